@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 
-def cached_by_common_subscription(problem: Problem, make: Callable[[Problem], Made]) -> Made:
+def cached_by_common_subscription(problem: Problem, compute: Callable[[Problem], Made]) -> Made:
     """Compute a value from the cluster and the subscriptions, and cache it for later rebalances.
 
     The value may also depend on the iteration order of subscribed topics. It can be cached only if
@@ -49,13 +49,13 @@ def cached_by_common_subscription(problem: Problem, make: Callable[[Problem], Ma
 
     Args:
         problem: the consumer group and the cluster.
-        make: function that computes the value from the problem.
+        compute: function that computes the value from the problem.
     """
     if len(problem.group.subscriptions) == 1:
         # With one subscription the iteration order of Kafka's topic sets is the same in each
         # rebalance, so ``make`` may depend on it.
-        return cached_by_subscriptions(problem, make)
-    return make(problem)
+        return cached_by_subscriptions(problem, compute)
+    return compute(problem)
 
 
 def members_in_map_order(problem: Problem) -> list[int]:

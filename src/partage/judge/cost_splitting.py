@@ -54,7 +54,7 @@ def split_cost_bound(
     bound holds for all plans that are as good in every more important cost.
 
     Args:
-        task: brokers, partitions and rules of the reassignment.
+        task: cluster, brokers to use and balance limits.
         prices: the claimed prices.
         plan_costs: dict from cost name to the plan's cost.
         fewest_violations: the fewest violations of the rack rule, if the plan has no more; None for

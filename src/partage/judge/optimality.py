@@ -139,18 +139,20 @@ def _verify_weighted_loads(
     return proven, bounds
 
 
-def _check_colocation(facts: Facts, owner: NDArray[np.int64], family: NDArray[np.int64]) -> None:
+def _check_colocation(
+    facts: Facts, owner: NDArray[np.int64], colocation_set: NDArray[np.int64]
+) -> None:
     """Check that partitions with the same number in co-located topics have the same owner.
 
-    ``family`` (int64[topics]) numbers the sets of co-located topics; it is negative for other
-    topics.
+    ``colocation_set`` (int64[topics]) numbers the sets of co-located topics; it is negative for
+    other topics.
 
     Raises:
         CertificateError: two such partitions have different owners.
     """
     number = facts.problem.index.number_of.astype(np.int64)
-    rows = np.flatnonzero(facts.is_open & (family[facts.topic_of] >= 0))
-    key = family[facts.topic_of[rows]] * (int(number.max(initial=0)) + 1) + number[rows]
+    rows = np.flatnonzero(facts.is_open & (colocation_set[facts.topic_of] >= 0))
+    key = colocation_set[facts.topic_of[rows]] * (int(number.max(initial=0)) + 1) + number[rows]
     order = np.argsort(key, kind="stable")
     same = key[order][1:] == key[order][:-1]
     if (same & (owner[rows[order]][1:] != owner[rows[order]][:-1])).any():

@@ -360,7 +360,7 @@ def leader_imbalance_bound(
     A dual price is a cost per leader, from linear programming.
 
     Args:
-        task: brokers, partitions and rules of the reassignment.
+        task: cluster, brokers to use and balance limits.
         prices: float64[brokers + racks], the dual prices of leaders.
         name: the bounded cost: "leaders" or "rack leaders".
         plan_costs: dict from cost name to the plan's cost.

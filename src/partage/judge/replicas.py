@@ -89,7 +89,7 @@ def judge_replicas(task: ReplicaTask, plan: NewReplicas) -> ReplicaVerdict:
     copy, are measured first.
 
     Args:
-        task: brokers, partitions and rules of the reassignment.
+        task: cluster, brokers to use and balance limits.
         plan: the broker of each replica, with claimed bounds and their dual prices.
 
     Raises:

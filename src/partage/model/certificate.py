@@ -105,7 +105,7 @@ def _unchanged(certificate: Certificate) -> Certificate:
 def cost_bounds(
     weighted_sum_bound: int,
     weights: tuple[int, int],
-    figures: Mapping[str, float],
+    plan_costs: Mapping[str, float],
     max_moves: int,
     racks: bool,  # noqa: FBT001 - the last of five, named where it is called
 ) -> dict[str, int]:
@@ -117,7 +117,7 @@ def cost_bounds(
     Args:
         weighted_sum_bound: lower bound of rack weight * rack cost + move weight * moves.
         weights: the rack weight and the move weight.
-        figures: the plan's "rack cost" and "moves"; no bound exceeds them.
+        plan_costs: the plan's "rack cost" and "moves"; no bound exceeds them.
         max_moves: the greatest allowed number of moves.
         racks: whether consuming from another rack has a cost.
 
@@ -128,11 +128,11 @@ def cost_bounds(
     bound = 0
     if racks:
         bound = min(
-            max(0, -((move * max_moves - weighted_sum_bound) // rack)), int(figures["rack cost"])
+            max(0, -((move * max_moves - weighted_sum_bound) // rack)), int(plan_costs["rack cost"])
         )
     out = {"rack cost": bound}
-    if bound == figures["rack cost"] and move:
+    if bound == plan_costs["rack cost"] and move:
         out["moves"] = min(
-            max(0, -((rack * bound - weighted_sum_bound) // move)), int(figures["moves"])
+            max(0, -((rack * bound - weighted_sum_bound) // move)), int(plan_costs["moves"])
         )
     return out

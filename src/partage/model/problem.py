@@ -251,7 +251,7 @@ class Problem:
         return start, np.concatenate(parts) if parts else np.zeros(0, np.int32)
 
 
-def cached_by_subscriptions(problem: Problem, make: Callable[[Problem], Made]) -> Made:
+def cached_by_subscriptions(problem: Problem, compute: Callable[[Problem], Made]) -> Made:
     """Compute a value that only depends on the cluster and the subscriptions, and cache it.
 
     The next call with the same cluster and subscriptions returns the cached value. Most rebalances
@@ -259,7 +259,7 @@ def cached_by_subscriptions(problem: Problem, make: Callable[[Problem], Made]) -
 
     Args:
         problem: the consumer group and the cluster, which holds the cache.
-        make: function that computes the value from the problem if it is not in the cache.
+        compute: function that computes the value from the problem if it is not in the cache.
     """
     # Most rebalances change neither, so the cluster keeps the results for the last subscriptions.
     # ``make`` must depend on the cluster and the subscriptions only.
@@ -270,9 +270,9 @@ def cached_by_subscriptions(problem: Problem, make: Callable[[Problem], Made]) -
         # Equal tuples of many names take a while to compare, so the next call finds the same one.
         made = made if last == subscriptions else {}
         kept[0] = subscriptions, made
-    if make not in made:
-        made[make] = make(problem)
-    found: Made = made[make]
+    if compute not in made:
+        made[compute] = compute(problem)
+    found: Made = made[compute]
     return found
 
 

@@ -277,7 +277,7 @@ class _TopicRange:
         has_rack = bool(self._peer.problem.group[member].rack)
         return has_rack and self.is_on_rack(member, slot) and self.capacity(member) > 0
 
-    def assign_free_partitions(self, fits: Callable[[int, int], bool]) -> None:
+    def assign_free_partitions(self, may_own: Callable[[int, int], bool]) -> None:
         """Assign the topic's unassigned partitions to its subscribers, each up to its quota.
 
         ``fits(member, partition)`` returns whether the member may get the partition, for example
@@ -291,7 +291,7 @@ class _TopicRange:
             for slot in self._unassigned:
                 if len(chosen) == capacity:
                     break
-                if fits(member, slot):
+                if may_own(member, slot):
                     chosen.append(slot)
             for slot in chosen:
                 self.give(member, slot)

@@ -305,24 +305,24 @@ class GeneralAssignment(ABC):
 
 
 def run_to_end(
-    make: Callable[..., GeneralAssignment],
+    create_algorithm: Callable[..., GeneralAssignment],
 ) -> tuple[list[list[int]], EndlessLoop | None]:
     """Run the sticky algorithm of another client library, and stop it if it loops forever.
 
     In case of an endless loop, the result is the best assignment that the loop visits.
 
     Args:
-        make: function that creates the algorithm (`GeneralAssignment`); its argument ``watch`` says
-            whether to keep the best plan so far.
+        create_algorithm: function that creates the algorithm (`GeneralAssignment`); its argument
+            ``watch`` says whether to keep the best plan so far.
 
     Returns:
         The partitions of each member, and the endless loop, if any. In case of a loop the
         partitions are the best plan that it visits.
     """
-    run = make(watch=False)
+    run = create_algorithm(watch=False)
     run.assign_and_balance()
     if run.loop is not None:
-        run = make(watch=True)
+        run = create_algorithm(watch=True)
         run.assign_and_balance()
     return run.lists, run.loop
 
@@ -399,12 +399,12 @@ class SortedMembers:
         self.load[member] += change
         insort(self._keys, (self.load[member], self._rank[member]))
 
-    def first_member(self, fits: Callable[[int], bool]) -> int:
+    def first_member(self, condition: Callable[[int], bool]) -> int:
         """Return the member with the fewest partitions that satisfies a condition, -1 for none.
 
         ``fits(member)`` is the condition, for example that the member subscribes to a topic.
         """
-        return next((m for m in self if fits(m)), -1)
+        return next((m for m in self if condition(m)), -1)
 
 
 def owned_slots_in_turns(peer: PeerProblem, claims: SettledClaims) -> list[int]:

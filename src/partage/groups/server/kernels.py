@@ -27,29 +27,29 @@ __all__ = [
     "int64(int64[::1], int64[::1], int32[::1], int32[::1], int32[:, ::1], int32[::1],"
     " int32[::1], boolean[::1])"
 )
-def read_claims(at, name_start, name, number, extent, size, partition, given):
+def read_claims(claim_start, name_start, name, number, extent, size, partition, is_reported):
     """Convert members' owned partitions from (topic name, partition number) to partition indices.
 
     The conversion stops at the first special case, such as a partition that does not exist or is
     reported twice. The caller then uses slower code.
 
     Args:
-        at: int64[M + 1], where each member's partitions begin in ``name`` and ``number``.
+        claim_start: int64[M + 1], where each member's partitions begin in ``name`` and ``number``.
         name_start: int64[M + 1], first topic name of each member.
         name: int32[n], topic name of each partition, counted from the member's first.
         number: int32[n], partition number.
         extent: int32[N, 2], first index of each topic name's partitions, and their number.
         size: int32[N], output: number of partitions of each name.
         partition: int32[n], output: indices of the partitions.
-        given: bool[P], output: whether a partition is reported.
+        is_reported: bool[P], output: whether a partition is reported.
 
     Returns:
         The number of converted partitions.
     """
     # The conversion stops at the first special case: a partition that the topic does not have, a
     # partition that is reported twice, or partitions of one topic that are not consecutive.
-    for m in range(len(at) - 1):
-        i, end, last = at[m], at[m + 1], name_start[m]
+    for m in range(len(claim_start) - 1):
+        i, end, last = claim_start[m], claim_start[m + 1], name_start[m]
         while i < end:
             same, begin = name[i], i
             one = name_start[m] + same
@@ -61,9 +61,9 @@ def read_claims(at, name_start, name, number, extent, size, partition, given):
                 if number[i] < 0 or number[i] >= limit:
                     return i
                 dense = first + number[i]
-                if given[dense]:
+                if is_reported[dense]:
                     return i
-                given[dense] = True
+                is_reported[dense] = True
                 partition[i] = dense
                 i += 1
             size[one] += i - begin

@@ -285,7 +285,7 @@ def _record_move(movements, state, topic, slot, owner, target):
     " MovementArrays)",
     SlotArrays, DraftArrays, QueueArrays, MovementArrays,
 )  # fmt: skip
-def assign_or_move_each(order, at, filling, racks, slots, draft, queue, movements):
+def assign_or_move_each(order, begin, filling, racks, slots, draft, queue, movements):
     """Move each listed partition to a member with fewer partitions, if that evens out the loads.
 
     The partitions are ``order[at:]``; the result is the index where the pass stopped. With
@@ -295,7 +295,7 @@ def assign_or_move_each(order, at, filling, racks, slots, draft, queue, movement
     """
     owner, size, state, stamp = draft.owner, draft.size, draft.state, queue.stamp
     members, topic = len(queue.rank), -1
-    for i in range(at, len(order)):
+    for i in range(begin, len(order)):
         slot = order[i]
         k, holder = slots.topic[slot], owner[slot]
         if k != topic:
@@ -444,16 +444,16 @@ def _longest_waiting(slot, slots, waiting):
     " int32[::1], int64[::1])",
     SlotArrays, UnderQuota, WaitingMembers,
 )  # fmt: skip
-def assign_on_racks(free, slots, member_rack, under, waiting, size, out, numbers):
+def assign_on_racks(free, slots, member_rack, under, waiting, size, out, counts):
     """Assign partitions to consumers on the rack of a replica, as far as quotas allow.
 
     ``free`` has the partitions, ``size`` each member's number so far. ``out`` gets each partition's
-    member, -1 for none; ``under`` and ``waiting`` list the members that may get more. ``numbers``
+    member, -1 for none; ``under`` and ``waiting`` list the members that may get more. ``counts``
     are: low quota, high quota, how many members may reach the high quota, how many have, and how
     many wait for one more partition. Return the number of members above the low quota.
     """
-    low, high, extra = numbers[0], numbers[1], numbers[2]
-    over, clock, place = numbers[3], numbers[4], 0
+    low, high, extra = counts[0], counts[1], counts[2]
+    over, clock, place = counts[3], counts[4], 0
     sequence = waiting.sequence
     for i in range(len(free)):
         row, at = _next_below_quota(free[i], place, slots, under)
@@ -489,61 +489,62 @@ def assign_on_racks(free, slots, member_rack, under, waiting, size, out, numbers
 
 
 @kernel("void(int32[::1], int32[::1], int32[::1], int32[::1], int32[::1], int32[::1])")
-def keep_up_to_quota(order, owner, at, end, out, previous_owner):
+def keep_up_to_quota(order, owner, position, end, out, previous_owner):
     """Let each member keep its owned partitions up to its quota, and revoke the others.
 
     ``order`` has the partitions, ``owner`` their owners. Kept ones of member m go to ``out`` from
-    ``at[m]`` to ``end[m]``. Revoked ones get owner -1, and the old one in ``previous_owner``.
+    ``position[m]`` to ``end[m]``. Revoked ones get owner -1, and the old one in ``previous_owner``.
     """
     for i in range(len(order)):
         slot = order[i]
         m = owner[slot]
         if m < 0:
             continue
-        if at[m] < end[m]:
-            out[at[m]] = slot
-            at[m] += 1
+        if position[m] < end[m]:
+            out[position[m]] = slot
+            position[m] += 1
         else:
             previous_owner[slot] = m
             owner[slot] = -1
 
 
 @kernel("void(int32[::1], int32[::1], int32[::1], int32[::1])")
-def append_to_lists(slot, member, at, out):
+def append_to_lists(slot, member, position, out):
     """Append newly assigned partitions to the lists of their owners, which are sections of ``out``.
 
-    The list of member m continues at ``out[at[m]]``, and ``at[m]`` is advanced. Partition
+    The list of member m continues at ``out[at[m]]``, and ``position[m]`` is advanced. Partition
     ``slot[i]`` goes to ``member[i]``.
     """
     for i in range(len(slot)):
         m = member[i]
-        out[at[m]] = slot[i]
-        at[m] += 1
+        out[position[m]] = slot[i]
+        position[m] += 1
 
 
 @kernel(
     "void(int32[::1], int32[::1], int64[::1], int64[::1], int32[::1], int64[::1],"
     " boolean[::1], boolean[::1])"
 )
-def resolve_disputes(member, slot, generation, sent, owner, entry, holds, disputed):
+def resolve_disputes(
+    member, slot, generation, subscription_generation, owner, valid_report, is_valid, disputed
+):
     """Choose the true owner of each partition that several members report as owned.
 
     Report i says that ``member[i]`` owns ``slot[i]``. The newest ``generation`` wins; of equal
-    ones, none. ``owner`` gets each partition's owner, ``entry`` the valid report or -1, ``holds``
-    whether each report is valid, ``disputed`` where reports tie; ``sent`` has the subscriptions'
-    generations.
+    ones, none. Outputs: each partition's ``owner``, its ``valid_report`` or -1, whether each report
+    ``is_valid``, and which partitions are ``disputed``, because their newest reports tie.
     """
     for i in range(len(member)):
         m, s = member[i], slot[i]
         other = owner[s]
         if other >= 0:
-            if generation[m] < sent[other]:
+            if generation[m] < subscription_generation[other]:
                 continue
-            held = entry[s] >= 0
+            held = valid_report[s] >= 0
             if held:
-                holds[entry[s]] = False
-                entry[s] = -1
-            if generation[m] == sent[other]:
+                is_valid[valid_report[s]] = False
+                valid_report[s] = -1
+            if generation[m] == subscription_generation[other]:
                 disputed[s] = True
                 owner[s] = m
                 continue
@@ -552,8 +553,8 @@ def resolve_disputes(member, slot, generation, sent, owner, entry, holds, disput
             if other == m and not held:
                 continue
         owner[s] = m
-        entry[s] = i
-        holds[i] = True
+        valid_report[s] = i
+        is_valid[i] = True
 
 
 _PRIME = 0x01000193

@@ -82,16 +82,16 @@ class LoadLimitSteps:
         return climbs
 
 
-def fit_in_order(position: IntArray, amount: IntArray, room: IntArray) -> IntArray:
+def fit_in_order(position: IntArray, amount: IntArray, capacity: IntArray) -> IntArray:
     """Reduce amounts so that all that use the same capacity fit into it.
 
     Earlier amounts take precedence. For example, two amounts of 2 share a capacity of 3, so the
     second is reduced to 1.
 
     Args:
-        position: index (into ``room``) of the capacity that each amount uses.
+        position: index (into ``capacity``) of the capacity that each amount uses.
         amount: the amounts to reduce.
-        room: the capacity of each index.
+        capacity: the capacity of each index.
 
     >>> fit_in_order(np.array([0, 1, 0]), np.array([2, 2, 2]), np.array([3, 1])).tolist()
     [2, 1, 1]
@@ -101,5 +101,5 @@ def fit_in_order(position: IntArray, amount: IntArray, room: IntArray) -> IntArr
     upto = np.cumsum(ordered) - ordered
     earlier = upto - upto[np.searchsorted(of, of)] if len(of) else upto
     fits = np.zeros(len(amount), np.int64)
-    fits[order] = np.clip(room[of] - earlier, 0, ordered)
+    fits[order] = np.clip(capacity[of] - earlier, 0, ordered)
     return fits

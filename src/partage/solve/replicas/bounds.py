@@ -71,7 +71,7 @@ def find_dual_prices(
     racks], a row for each resource (capacity, replicas, bytes, load).
 
     Args:
-        task: brokers, partitions and rules of the reassignment.
+        task: cluster, brokers to use and balance limits.
         known_costs: dict from cost name to the cost of the best known plan, which no bound can
             exceed.
         name: the cost to bound.
@@ -102,7 +102,7 @@ def moved_bytes_bound(
     at most ``max_imbalance`` moves fewer bytes than the bound.
 
     Args:
-        task: brokers, partitions and rules of the reassignment.
+        task: cluster, brokers to use and balance limits.
         max_imbalance: dict from a measure of imbalance, such as "replicas", to the most that a plan
             may have.
         prices: float64[4, brokers + racks], the dual price of one unit of each resource (capacity,

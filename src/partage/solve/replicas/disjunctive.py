@@ -71,7 +71,7 @@ def place_large_partitions(
     Return None without large partitions, without HiGHS, or if HiGHS finds no solution.
 
     Args:
-        task: brokers, partitions and rules of the reassignment.
+        task: cluster, brokers to use and balance limits.
         max_imbalance: dict from a measure of imbalance, such as "replicas", to the most that a plan
             may have. Zero imbalance of bytes and load is tried first.
     """
@@ -100,7 +100,7 @@ def find_split_prices(
     HiGHS, or if HiGHS finds no optimum.
 
     Args:
-        task: brokers, partitions and rules of the reassignment.
+        task: cluster, brokers to use and balance limits.
         max_imbalance: dict from a measure of imbalance, such as "replicas", to the most that a plan
             may have.
         classes: number of classes of similar size; see `PROOF_CLASSES`.
@@ -287,29 +287,33 @@ class _Programme:
             rows.put(whole, column[:, :, large, large], 1.0)
             rows.put(whole, case[:, large], -1.0)
 
-    def _add_bands(self, k: int) -> Ints:
+    def _add_bands(self, resource: int) -> Ints:
         """Add the balance limits of one resource on brokers, and return their constraint numbers.
 
         There are limits for each case of a broker, that is, for each partition that may be its
         largest. The result is int64[2, brokers, cases], upper limits first; -1 where there is no
-        limit. ``k`` is the index of the resource.
+        limit. ``resource`` is the index of the resource.
         """
         task, brokers, rows = self.task, len(self.task.alive), self.rows
         out: Ints = np.full((2, *self.case.shape), -1, np.int64)
         is_fixed = self.class_of[task.old_owner] < 0
         fixed = sum_by_broker_and_rack(
             task, task.old_owner[is_fixed], task.cluster.replica[is_fixed]
-        )[k]
-        allowed, slacks = self.max_imbalance.get(KINDS[k], 0) / self.scale[k], []
-        for side, limit in enumerate((task.high[k, :brokers], task.low[k, :brokers])):
+        )[resource]
+        allowed, slacks = self.max_imbalance.get(KINDS[resource], 0) / self.scale[resource], []
+        for side, limit in enumerate((task.high[resource, :brokers], task.low[resource, :brokers])):
             at = np.flatnonzero((limit < UNBOUNDED) & ((side == 0) | (limit > 0)))
             if not len(at):
                 continue
             low, high = ((-np.inf, 0.0), (0.0, np.inf))[side]
             out[side, at] = rows.add(np.full((len(at), self.cases), low), high)
-            unused = (fixed[:brokers] - limit) / self.scale[k]
+            unused = (fixed[:brokers] - limit) / self.scale[resource]
             rows.put(out[side, at], self.case[at], unused[at, None])
-            rows.put(out[side, at][..., None], self.column[:, at], self.weight[k] / self.scale[k])
+            rows.put(
+                out[side, at][..., None],
+                self.column[:, at],
+                self.weight[resource] / self.scale[resource],
+            )
             if allowed:
                 slack = self._new_columns(np.ones((len(at), self.cases), bool), 0.0)
                 rows.put(out[side, at], slack, -1.0 if side == 0 else 1.0)
@@ -318,23 +322,28 @@ class _Programme:
             rows.put(rows.add(-np.inf, allowed), np.concatenate(slacks), 1.0)
         return out
 
-    def _add_rack_bands(self, k: int) -> Ints:
+    def _add_rack_bands(self, resource: int) -> Ints:
         """Add the balance limits of one resource on racks, and return their row numbers
         (int64[racks]).
 
-        ``k`` is the index of the resource: replicas, bytes or load.
+        ``resource`` is the index of the resource: replicas, bytes or load.
         """
         task, brokers, rows = self.task, len(self.task.alive), self.rows
         is_fixed = self.class_of[task.old_owner] < 0
         fixed = sum_by_broker_and_rack(
             task, task.old_owner[is_fixed], task.cluster.replica[is_fixed]
-        )[k, brokers:]
-        low, high = task.low[k, brokers:] - fixed, task.high[k, brokers:] - fixed
-        high = np.where(high >= UNBOUNDED // 2, np.inf, high / self.scale[k])
-        out = rows.add(low / self.scale[k], high) if len(low) else np.zeros(0, np.int64)
-        allowed, slacks = self.max_imbalance.get(f"rack {KINDS[k]}", 0) / self.scale[k], []
+        )[resource, brokers:]
+        low, high = task.low[resource, brokers:] - fixed, task.high[resource, brokers:] - fixed
+        high = np.where(high >= UNBOUNDED // 2, np.inf, high / self.scale[resource])
+        out = rows.add(low / self.scale[resource], high) if len(low) else np.zeros(0, np.int64)
+        allowed, slacks = (
+            self.max_imbalance.get(f"rack {KINDS[resource]}", 0) / self.scale[resource],
+            [],
+        )
         for r, row in enumerate(out.tolist()):
-            rows.put(row, self.column[:, self.rack == r], self.weight[k] / self.scale[k])
+            rows.put(
+                row, self.column[:, self.rack == r], self.weight[resource] / self.scale[resource]
+            )
             if allowed:
                 slack = self._new_columns(np.ones(2, bool), 0.0)
                 rows.put(row, slack, np.array([1.0, -1.0]))

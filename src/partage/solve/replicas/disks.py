@@ -37,7 +37,7 @@ def place_on_disks(task: ReplicaTask, replica: _Int32s) -> _Int32s | None:
     None if the task has no data about disks.
 
     Args:
-        task: brokers, disks, partitions and rules of the reassignment.
+        task: cluster with its disks, brokers to use and balance limits.
         replica: int32[replicas], the broker of each replica.
     """
     disks = task.disks
@@ -190,7 +190,7 @@ def disk_prices(task: ReplicaTask, replica: _Int32s, disk: _Int32s, name: str) -
     replicas, bytes, load) and disk.
 
     Args:
-        task: brokers, disks, partitions and rules of the reassignment.
+        task: cluster with its disks, brokers to use and balance limits.
         replica: int32[replicas], the broker of each replica.
         disk: int32[replicas], the disk of each replica.
         name: "moved" (bytes copied), or a measure of disk imbalance that is not 0 in the plan.

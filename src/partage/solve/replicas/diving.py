@@ -63,7 +63,7 @@ def plan_by_diving(
     (diving heuristic).
 
     Args:
-        task: brokers, partitions and rules of the reassignment.
+        task: cluster, brokers to use and balance limits.
         max_imbalance: dict from a measure of imbalance, such as "replicas", to the most that a plan
             may have.
         dual_solution: solution of the relaxation; its linear programme is changed.
@@ -130,23 +130,23 @@ class _DivingSearch:
         mean = float(task.cost @ task.factor) / max(int(task.receives.sum()), 1)
         return int((task.cost[self.search.master.single] > fraction * mean).sum())
 
-    def _has_single_broker_set(self, single: int) -> bool:
+    def _has_single_broker_set(self, large_index: int) -> bool:
         """Return whether the solution places a large partition on one set of brokers, undivided.
 
-        A linear programme may divide it among several sets. ``single`` is the partition's number
-        among the large ones.
+        A linear programme may divide it among several sets. ``large_index`` is the partition's
+        number among the large ones.
         """
-        sets = self.search.master.likely_sets(single, 1)
-        return bool(sets) and self.search.master.values_of(single)[sets[0]].min() > _WHOLE
+        sets = self.search.master.likely_sets(large_index, 1)
+        return bool(sets) and self.search.master.values_of(large_index)[sets[0]].min() > _WHOLE
 
-    def _fix_large_partitions(self, singles: Sequence[int], *, is_tried: bool) -> None:
+    def _fix_large_partitions(self, large_indices: Sequence[int], *, is_tried: bool) -> None:
         """Fix large partitions to the set of brokers that the last solution favours.
 
-        ``singles`` are their numbers among the large partitions. With ``is_tried``, each likely set
-        is tried first, and the one with the lowest optimum is fixed.
+        ``large_indices`` are their numbers among the large partitions. With ``is_tried``, each
+        likely set is tried first, and the one with the lowest optimum is fixed.
         """
         chosen = []
-        for single in singles:
+        for single in large_indices:
             sets = self.search.master.likely_sets(single, _MOST_TRIED)
             if not sets:
                 continue
@@ -157,15 +157,15 @@ class _DivingSearch:
         for single, brokers in chosen:
             self.search.fix_brokers(single, brokers)
 
-    def _best_broker_set_by_trial(self, single: int, sets: list[Ints]) -> Ints:
+    def _best_broker_set_by_trial(self, large_index: int, sets: list[Ints]) -> Ints:
         """Try several sets of brokers for a large partition, and return the one with the lowest
         optimum.
 
-        Each trial solves the linear programme with the set fixed (strong branching). ``single`` is
-        the partition's number among the large ones. The brokers in known plans are tried beside
-        ``sets``.
+        Each trial solves the linear programme with the set fixed (strong branching).
+        ``large_index`` is the partition's number among the large ones. The brokers in known plans
+        are tried beside ``sets``.
         """
-        master, partition = self.search.master, int(self.search.master.single[single])
+        master, partition = self.search.master, int(self.search.master.single[large_index])
         slots = slice(
             int(self.task.first_replica[partition]), int(self.task.first_replica[partition + 1])
         )
@@ -179,12 +179,12 @@ class _DivingSearch:
             return sets[0]
         basis, values = master.highs.getBasis(), master.values
         for brokers in tried.values():
-            master.fix_brokers(single, brokers)
+            master.fix_brokers(large_index, brokers)
             least = min((optimum for optimum, _ in found), default=np.inf)
             solution = master.solve_again(DUAL_SIMPLEX, least * (1 + _TIE))
             if solution is not None:
                 found.append((solution[1], brokers))
-            master.release_brokers(single)
+            master.release_brokers(large_index)
             master.highs.setBasis(basis)
         master.values = values
         self.left -= master.iterations - before

@@ -101,7 +101,7 @@ def solve_dual(
     Return them with a plan rounded from the linear programme; None without the solver HiGHS.
 
     Args:
-        task: brokers, partitions and rules of the reassignment.
+        task: cluster, brokers to use and balance limits.
         max_imbalance: dict from a measure of imbalance, such as "replicas", to the most that a plan
             may have.
         start: float64[4, brokers + racks], the first dual price of each resource on each broker and
@@ -129,7 +129,7 @@ class Boxstep:
     """Search for dual prices of a reassignment by the boxstep method.
 
     It solves a linear programme repeatedly, with prices limited to a box around the best ones. A
-    single is a large partition with its own variables.
+    *single* is a large partition with its own variables; its index is its rank by size.
 
     Attributes:
         master: the linear programme.
@@ -200,10 +200,10 @@ class Boxstep:
             self.master.add_columns(placement)
             self.fix_brokers(int(single[0]), brokers)
 
-    def fix_brokers(self, single: int, brokers: Ints) -> None:
-        """Fix the brokers of a large partition (``single`` is its number among the large ones)."""
-        self.master.fix_brokers(single, brokers)
-        self.fixed[single] = brokers
+    def fix_brokers(self, large_index: int, brokers: Ints) -> None:
+        """Fix the brokers of a large partition, given by its rank among the large ones."""
+        self.master.fix_brokers(large_index, brokers)
+        self.fixed[large_index] = brokers
         self.value, self.choice = self._evaluate_prices(self.prices)
 
     def _evaluate_prices(self, prices: Floats) -> tuple[float, NDArray[np.int32]]:
@@ -409,18 +409,18 @@ class RestrictedMaster:
         if self._rack is not None:
             self._add_rack_rows(np.unique(single))
 
-    def _widen_rack_limits(self, single: Ints, broker: Ints) -> None:
+    def _widen_rack_limits(self, large_index: Ints, broker: Ints) -> None:
         """Widen the rack limits of large partitions where the given brokers exceed them.
 
-        ``single`` and ``broker`` are the partition and broker of each replica.
+        Index i of both arrays stands for one replica: its partition's rank by size, and its broker.
         """
-        if self._rack is None or not len(single):
+        if self._rack is None or not len(large_index):
             return
         racks = self.rack_low.shape[1]
-        key = single * racks + self._rack[broker]
+        key = large_index * racks + self._rack[broker]
         count = np.bincount(key, minlength=self.singles * racks).reshape(self.singles, racks)
         given = np.zeros(self.singles, bool)
-        given[single] = True
+        given[large_index] = True
         wrong = given[:, None] & ((count < self.rack_low) | (count > self.rack_high))
         for s, r in zip(*np.nonzero(wrong), strict=True):
             self.rack_low[s, r] = min(self.rack_low[s, r], count[s, r])
@@ -431,12 +431,12 @@ class RestrictedMaster:
                     float(self.rack_low[s, r]), float(self.rack_high[s, r]),
                 )  # fmt: skip
 
-    def _add_rack_rows(self, singles: Ints) -> None:
-        """Add constraints for the rack rule of large partitions (``singles`` are their numbers)."""
+    def _add_rack_rows(self, large_indices: Ints) -> None:
+        """Add constraints for the rack rule of large partitions, given by their ranks by size."""
         begin: list[int] = []
         index, lower, upper, size = [], [], [], 0
         first = self.highs.getNumRow()
-        for s in singles.tolist():
+        for s in large_indices.tolist():
             brokers = np.flatnonzero(self.arc[s] >= 0)
             rack = self.task.cluster.rack_of_broker[brokers]
             for r in np.unique(rack).tolist():
@@ -558,44 +558,41 @@ class RestrictedMaster:
         self.highs.setOptionValue("simplex_strategy", method)
         self.highs.setOptionValue("simplex_iteration_limit", iterations)
 
-    def values_of(self, single: int) -> Floats:
+    def values_of(self, large_index: int) -> Floats:
         """Return how much of a large partition each broker has in the last optimum.
 
-        A value of 1 is a whole replica (float64[brokers]). ``single`` is the partition's number.
+        A value of 1 is a whole replica (float64[brokers]).
         """
-        column, out = self.arc[single], np.zeros(self.arc.shape[1])
+        column, out = self.arc[large_index], np.zeros(self.arc.shape[1])
         if self.values is not None:
             is_known = (column >= 0) & (column < len(self.values))
             out[is_known] = self.values[column[is_known]]
         return out
 
-    def fix_brokers(self, single: int, brokers: NDArray[np.integer]) -> None:
+    def fix_brokers(self, large_index: int, brokers: NDArray[np.integer]) -> None:
         """Fix the brokers of a large partition; each broker must have a variable."""
-        column = self.arc[single]
+        column = self.arc[large_index]
         known = np.flatnonzero(column >= 0)
         value = np.isin(known, brokers).astype(np.float64)
         self.highs.changeColsBounds(len(known), column[known].astype(np.int32), value, value)
-        self.is_fixed[single] = True
+        self.is_fixed[large_index] = True
 
-    def release_brokers(self, single: int) -> None:
+    def release_brokers(self, large_index: int) -> None:
         """Undo `fix_brokers`, so that a large partition may be on any brokers."""
-        column = self.arc[single]
+        column = self.arc[large_index]
         known = np.flatnonzero(column >= 0)
-        least = self._stays[single, known].astype(np.float64)
+        least = self._stays[large_index, known].astype(np.float64)
         self.highs.changeColsBounds(
             len(known), column[known].astype(np.int32), least, np.ones(len(known))
         )
-        self.is_fixed[single] = False
+        self.is_fixed[large_index] = False
 
-    def keeps_rack_rule(self, single: int, brokers: Ints) -> bool:
-        """Return whether a set of brokers is within the rack limits of a large partition.
-
-        ``single`` is the partition's number among the large ones.
-        """
+    def keeps_rack_rule(self, large_index: int, brokers: Ints) -> bool:
+        """Return whether a set of brokers is within the rack limits of a large partition."""
         if self._rack is None:
             return True
         count = np.bincount(self._rack[brokers], minlength=self.rack_low.shape[1])
-        low, high = self.rack_low[single], self.rack_high[single]
+        low, high = self.rack_low[large_index], self.rack_high[large_index]
         return bool(((count >= low) & (count <= high)).all())
 
     def unscale_prices(self, scaled: Floats) -> Floats:
@@ -686,15 +683,15 @@ class RestrictedMaster:
                 )
         return out
 
-    def likely_sets(self, single: int, max_sets: int) -> list[Ints]:
-        """Return the broker sets with the largest values in the last optimum for a large partition.
+    def likely_sets(self, large_index: int, max_sets: int) -> list[Ints]:
+        """Return the broker sets that the last optimum favours for a large partition.
 
-        At most ``max_sets`` sets that keep the rack rule of the partition ``single`` are returned,
-        each as int64[factor], ascending.
+        There are at most ``max_sets``, and all keep the rack rule; each is int64[factor],
+        ascending.
         """
-        value, factor = self.values_of(single), int(self.task.factor[self.single[single]])
+        value, factor = self.values_of(large_index), int(self.task.factor[self.single[large_index]])
         brokers = np.flatnonzero(value > _LEAST_PART)
         brokers = np.sort(brokers[np.argsort(-value[brokers], kind="stable")][: factor + _SPARE])
         sets = [np.array(one, np.int64) for one in combinations(brokers.tolist(), factor)]
-        sets = [one for one in sets if self.keeps_rack_rule(single, one)]
+        sets = [one for one in sets if self.keeps_rack_rule(large_index, one)]
         return sorted(sets, key=lambda one: -float(value[one].sum()))[:max_sets]

@@ -89,7 +89,7 @@ def solve_exactly(
     or at a limit of nodes.
 
     Args:
-        task: brokers, partitions and rules of the reassignment.
+        task: cluster, brokers to use and balance limits.
         max_imbalance: dict from a measure of imbalance, such as "replicas", to the most that a plan
             may have.
         plan: int32[replicas], the broker of each replica in a plan to begin with.
@@ -139,7 +139,7 @@ def relaxed_prices(
     reassignment is too large.
 
     Args:
-        task: brokers, partitions and rules of the reassignment.
+        task: cluster, brokers to use and balance limits.
         max_imbalance: dict from a measure of imbalance, such as "replicas", to the most that a plan
             may have.
         limits: the rack rule, relaxed as far as necessary.

@@ -37,7 +37,7 @@ def balance_leaders(
     The sets of replicas stay; only their order changes.
 
     Args:
-        task: brokers, partitions and rules of the reassignment.
+        task: cluster, brokers to use and balance limits.
         replica: int32[replicas], the brokers of each partition's replicas, in any order.
 
     Returns:
@@ -267,20 +267,20 @@ def _may_give(arrays, b, sign):
 
 
 @kernel_helper
-def _pass_through_rack(arrays, tail, c, sign):
+def _pass_through_rack(arrays, queue_end, reached, sign):
     """Continue the search for a path of leadership at the other brokers of a full rack.
 
-    Broker ``c`` of the rack was reached, but the rack leads as many partitions as it may. So
+    Broker ``reached`` of the rack was reached, but the rack leads as many partitions as it may. So
     another of its brokers must pass a leadership on. These brokers are appended to the search's
     queue, whose new end is returned.
     """
     rack, parent = arrays.rack, arrays.parent
     for b in range(len(rack)):
-        if rack[b] == rack[c] and parent[b] == -2 and _may_give(arrays, b, sign):
-            parent[b] = -3 - c
-            arrays.queue[tail] = b
-            tail += 1
-    return tail
+        if rack[b] == rack[reached] and parent[b] == -2 and _may_give(arrays, b, sign):
+            parent[b] = -3 - reached
+            arrays.queue[queue_end] = b
+            queue_end += 1
+    return queue_end
 
 
 @kernel_helper

@@ -62,7 +62,7 @@ def improve_placement(task: ReplicaTask, plan: NDArray[np.int32]) -> NDArray[np.
     each replica (int32[replicas]).
 
     Args:
-        task: brokers, partitions and rules of the reassignment.
+        task: cluster, brokers to use and balance limits.
         plan: int32[replicas], the broker of each replica.
     """
     search = LocalSearch(task)

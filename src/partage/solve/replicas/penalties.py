@@ -165,42 +165,42 @@ def _outside_band(amount, low, high, resource, place, change):
 
 
 @kernel_helper
-def penalty_change(arrays, place, partition, sign, first):
+def penalty_change(placement, place, partition, sign, first):
     """Return how much the imbalance penalty of a broker or rack rises if it gets or loses a
     replica.
 
     The penalty is a cost for each unit of a resource outside the balance limits.
 
     Args:
-        arrays: state of the search.
+        placement: state of the search.
         place: index of the broker or rack.
         partition: the replica's partition.
         sign: 1 if the replica is added, -1 if it is removed.
         first: index of the first penalty in the vector: 0 for brokers, K + 1 for racks (K
             resources).
     """
-    held, low, high, weight = arrays.held, arrays.low, arrays.high, arrays.weight
+    held, low, high, weight = placement.held, placement.low, placement.high, placement.weight
     total = 0.0
     for k in range(len(held)):
         w = weight[k, partition]
         if w != 0:
             rise = _outside_band(held, low, high, k, place, sign * w)
             rise -= _outside_band(held, low, high, k, place, 0)
-            total += arrays.penalty[first + k] * rise
+            total += placement.penalty[first + k] * rise
     return total
 
 
 @kernel_helper
-def rack_penalty_change(arrays, rack, partition, sign):
+def rack_penalty_change(placement, rack, partition, sign):
     """Return how much the imbalance penalty of a rack rises if it gets or loses a replica.
 
     ``rack`` is the rack, ``partition`` the replica's partition. ``sign`` is 1 to add the replica,
-    -1 to remove it. ``arrays`` is the state of the search. The result is 0 if racks have no balance
-    limits.
+    -1 to remove it. ``placement`` is the state of the search. The result is 0 if racks have no
+    balance limits.
     """
-    place = len(arrays.rack) + rack
-    if place < arrays.held.shape[1]:
-        return penalty_change(arrays, place, partition, sign, len(arrays.held) + 1)
+    place = len(placement.rack) + rack
+    if place < placement.held.shape[1]:
+        return penalty_change(placement, place, partition, sign, len(placement.held) + 1)
     return 0.0
 
 
@@ -247,15 +247,15 @@ def _distance(count, low, high):
 
 
 @kernel_helper
-def rack_rule_change(arrays, partition, from_rack, to_rack):
+def rack_rule_change(placement, partition, from_rack, to_rack):
     """Return how many more violations of the rack rule a partition has if a replica changes racks.
 
     The rack rule limits how many replicas of a partition a rack has. ``from_rack`` is -1 for an
-    added replica, ``to_rack`` is -1 for a removed one. ``arrays`` is the state of the search.
+    added replica, ``to_rack`` is -1 for a removed one. ``placement`` is the state of the search.
     """
     if from_rack == to_rack:
         return 0
-    start, broker, rack = arrays.start, arrays.broker, arrays.rack
+    start, broker, rack = placement.start, placement.broker, placement.rack
     factor = start[partition + 1] - start[partition]
     out_count = 0
     into_count = 0
@@ -267,10 +267,10 @@ def rack_rule_change(arrays, partition, from_rack, to_rack):
                 into_count += 1
     change = 0
     if from_rack >= 0:
-        low, high = arrays.rack_low[factor, from_rack], arrays.rack_high[factor, from_rack]
+        low, high = placement.rack_low[factor, from_rack], placement.rack_high[factor, from_rack]
         change += _distance(out_count - 1, low, high) - _distance(out_count, low, high)
     if to_rack >= 0:
-        low, high = arrays.rack_low[factor, to_rack], arrays.rack_high[factor, to_rack]
+        low, high = placement.rack_low[factor, to_rack], placement.rack_high[factor, to_rack]
         change += _distance(into_count + 1, low, high) - _distance(into_count, low, high)
     return change
 

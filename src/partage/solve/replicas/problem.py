@@ -90,7 +90,7 @@ class SearchState:
     limits. K is the number of resources: capacity, replicas, bytes and load.
 
     Attributes:
-        task: brokers, partitions and rules of the reassignment.
+        task: cluster, brokers to use and balance limits.
         broker: int32[S], the broker of each replica; -1 before it has one.
         fixed: uint8[S], 1 for replicas that must stay on their broker.
         held: int64[K, B + Z], the amount of each kind on each broker and rack.

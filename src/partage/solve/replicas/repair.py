@@ -39,8 +39,8 @@ def select_free_partitions(
     task: ReplicaTask,
     prices: Floats,
     plan: NDArray[np.int32],
-    choice: NDArray[np.int32],
-    turn: int,
+    cheapest: NDArray[np.int32],
+    step: int,
 ) -> Ints:
     """Choose the partitions that the next repair step may change; all others keep their brokers.
 
@@ -48,25 +48,25 @@ def select_free_partitions(
     quarter few, others in each step. The result is int64[n], ascending.
 
     Args:
-        task: brokers, partitions and rules of the reassignment.
+        task: cluster, brokers to use and balance limits.
         prices: float64[4, brokers + racks], the dual price of each resource on each broker and
             rack.
         plan: int32[replicas], the brokers of the plan to improve.
-        choice: int32[replicas], the cheapest brokers at these prices.
-        turn: number of the repair step, from 0.
+        cheapest: int32[replicas], the cheapest brokers at these prices.
+        step: number of the repair step, from 0.
     """
     many = max(_PAIRS // max(int(task.receives.sum()), 1), 8)
-    excess = _partition_costs(task, prices, plan) - _partition_costs(task, prices, choice)
+    excess = _partition_costs(task, prices, plan) - _partition_costs(task, prices, cheapest)
     excess[task.closed] = -np.inf
     order = np.argsort(-excess, kind="stable")
     # Each turn frees other partitions beside the first few: repeating a choice gains nothing.
     first = order[: 2 * many]
-    chosen = [first[: many // 4], first[many // 4 :][turn % 4 :: 4][: many // 4]]
+    chosen = [first[: many // 4], first[many // 4 :][step % 4 :: 4][: many // 4]]
     movable = np.flatnonzero(~task.closed & (task.factor > 0))
     by_size = movable[np.argsort(-task.cost[movable], kind="stable")]
     quarter = max(many // 4, 1)
-    chosen.append(by_size[: 8 * quarter][turn % 8 :: 8])
-    chosen.append(by_size[::-1][quarter * turn : quarter * (turn + 1)])
+    chosen.append(by_size[: 8 * quarter][step % 8 :: 8])
+    chosen.append(by_size[::-1][quarter * step : quarter * (step + 1)])
     return np.unique(np.concatenate(chosen))
 
 
@@ -136,7 +136,7 @@ def yield_neighbour_plans(
     Each replica only goes where it may move. The caller checks whether a plan is valid.
 
     Args:
-        task: brokers, partitions and rules of the reassignment.
+        task: cluster, brokers to use and balance limits.
         plan: int32[replicas], the broker of each replica.
         max_plans: maximum number of plans of each kind; a kind with more is left out.
     """

@@ -366,21 +366,27 @@ class ReplicaSwaps:
         return out
 
     def _penalty_change(
-        self, p: Ints, q: Ints, b: NDArray[np.integer], c: NDArray[np.integer], first: int
+        self,
+        partition: Ints,
+        other_partition: Ints,
+        place: NDArray[np.integer],
+        other_place: NDArray[np.integer],
+        first: int,
     ) -> Floats:
         """Return how much penalties for imbalance rise if two brokers (or two racks) exchange
         replicas.
 
-        A replica of partition ``p`` goes from ``b`` to ``c``, one of ``q`` from ``c`` to ``b``. All
-        are arrays with one element per exchange. ``first`` is the index of the first penalty: 0 for
-        brokers, K + 1 for racks (K resources).
+        A replica of partition ``partition`` goes from ``place`` to ``other_place``, one of
+        ``other_partition`` from ``other_place`` to ``place``. All are arrays with one element per
+        exchange. ``first`` is the index of the first penalty: 0 for brokers, K + 1 for racks (K
+        resources).
         """
-        out = np.zeros(len(p))
+        out = np.zeros(len(partition))
         for k in self.kinds:
-            more = self.task.weight[k][q] - self.task.weight[k][p]
-            after = self._outside(k, b, more) + self._outside(k, c, -more)
-            now = self._outside(k, b, 0)
-            out += self.state.penalty[first + k] * (after - now - self._outside(k, c, 0))
+            more = self.task.weight[k][other_partition] - self.task.weight[k][partition]
+            after = self._outside(k, place, more) + self._outside(k, other_place, -more)
+            now = self._outside(k, place, 0)
+            out += self.state.penalty[first + k] * (after - now - self._outside(k, other_place, 0))
         return out
 
     def _current_fate(self, p: Ints, b: NDArray[np.integer]) -> NDArray[np.int8]:

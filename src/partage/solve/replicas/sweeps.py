@@ -91,35 +91,35 @@ class SweepArrays(NamedTuple):
 
 
 @kernel("int64(SearchArrays, SweepArrays, int64[::1])", SearchArrays, SweepArrays)
-def sweep_partitions(arrays, work, candidates):
+def sweep_partitions(placement, costs, candidates):
     """Move each replica of some partitions to its cheapest broker; return the number of moves.
 
     A replica only moves if that lowers the cost: the bytes copied plus penalties for imbalance.
 
     Args:
-        arrays: state of the search; changed in place.
-        work: work arrays of the sweep.
+        placement: state of the search; changed in place.
+        costs: work arrays of the sweep.
         candidates: numbers of the partitions.
     """
-    start, rack_cost = arrays.start, work.rack_cost
-    n, moved = len(arrays.rack), 0
-    for place in range(len(work.added)):
-        _update_excess(arrays.held, arrays.low, arrays.high, work.excess, place)
+    start, rack_cost = placement.start, costs.rack_cost
+    n, moved = len(placement.rack), 0
+    for place in range(len(costs.added)):
+        _update_excess(placement.held, placement.low, placement.high, costs.excess, place)
     for b in range(n):
-        work.move_cost[b] = 0.0 if arrays.receives[b] else _FORBIDDEN
+        costs.move_cost[b] = 0.0 if placement.receives[b] else _FORBIDDEN
     for i in range(len(candidates)):
         p = candidates[i]
         factor = start[p + 1] - start[p]
-        _compute_added(work.excess, arrays.weight, arrays.penalty, p, n, work.added)
-        _mark_replicas(arrays, work, p, 1)
+        _compute_added(costs.excess, placement.weight, placement.penalty, p, n, costs.added)
+        _mark_replicas(placement, costs, p, 1)
         for r in range(len(rack_cost)):
-            rack_cost[r] = _rack_cost(arrays, work, factor, r)
+            rack_cost[r] = _rack_cost(placement, costs, factor, r)
         # The preferred leader (the first replica) comes last: it moves only if the others do not
         # restore balance.
         for s in range(start[p + 1] - 1, start[p] - 1, -1):
-            if arrays.fixed[s] == 0:
-                moved += _move_replica(arrays, work, p, s)
-        _mark_replicas(arrays, work, p, -1)
+            if placement.fixed[s] == 0:
+                moved += _move_replica(placement, costs, p, s)
+        _mark_replicas(placement, costs, p, -1)
     return moved
 
 
@@ -161,18 +161,23 @@ def _compute_added(excess, weight, penalty, p, n, added):
 
 
 @kernel_helper
-def _mark_replicas(arrays, now, p, sign):
+def _mark_replicas(placement, costs, p, sign):
     # ``sign`` -1 undoes it.
-    old_start, old, fate, receives = arrays.old_start, arrays.old, arrays.fate, arrays.receives
-    move_cost = now.move_cost
+    old_start, old, fate, receives = (
+        placement.old_start,
+        placement.old,
+        placement.fate,
+        placement.receives,
+    )
+    move_cost = costs.move_cost
     for o in range(old_start[p], old_start[p + 1]):
         b = old[o]
         move_cost[b] = 0.0 if receives[b] else _FORBIDDEN
         if sign > 0:
-            move_cost[b] = _FORBIDDEN if fate[o] == 2 else -1.0 * arrays.cost[p]
-    for s in range(arrays.start[p], arrays.start[p + 1]):
-        b = arrays.broker[s]
-        now.rack_count[arrays.rack[b]] += sign
+            move_cost[b] = _FORBIDDEN if fate[o] == 2 else -1.0 * placement.cost[p]
+    for s in range(placement.start[p], placement.start[p + 1]):
+        b = placement.broker[s]
+        costs.rack_count[placement.rack[b]] += sign
         if sign > 0:
             move_cost[b] = _FORBIDDEN
         elif fate_of_current_replica(old_start, old, fate, p, b) < 0:
@@ -180,31 +185,31 @@ def _mark_replicas(arrays, now, p, sign):
 
 
 @kernel_helper
-def _rack_cost(arrays, now, factor, r):
-    n, count = len(arrays.rack), now.rack_count[r]
-    price = arrays.penalty[len(arrays.held)] * (
-        (count >= arrays.rack_high[factor, r]) - 1.0 * (count < arrays.rack_low[factor, r])
+def _rack_cost(placement, costs, factor, r):
+    n, count = len(placement.rack), costs.rack_count[r]
+    price = placement.penalty[len(placement.held)] * (
+        (count >= placement.rack_high[factor, r]) - 1.0 * (count < placement.rack_low[factor, r])
     )
-    if n < len(now.added):
-        price += now.added[n + r]
+    if n < len(costs.added):
+        price += costs.added[n + r]
     return price
 
 
 @kernel_helper
-def _cheapest_broker(arrays, work, replica_count, own_rack, restricted, limit):
+def _cheapest_broker(placement, costs, replica_count, own_rack, restricted, limit):
     """Return the cheapest broker for a replica, or -1 if no broker costs less than ``limit``.
 
     Args:
-        arrays: state of the search.
-        work: costs on each broker and rack for the replica's partition.
+        placement: state of the search.
+        costs: costs on each broker and rack for the replica's partition.
         replica_count: replication factor of the partition.
         own_rack: rack of the replica's present broker.
         restricted: whether the replica may only return to a current broker or repair the rack rule.
         limit: cost below which a broker is an improvement.
     """
-    rack, rack_low, rack_high = arrays.rack, arrays.rack_low, arrays.rack_high
+    rack, rack_low, rack_high = placement.rack, placement.rack_low, placement.rack_high
     added, move_cost, rack_cost, rack_count = (
-        work.added, work.move_cost, work.rack_cost, work.rack_count,
+        costs.added, costs.move_cost, costs.rack_cost, costs.rack_count,
     )  # fmt: skip
     best, at = limit, -1
     fall = 1 * (rack_count[own_rack] <= rack_low[replica_count, own_rack])
@@ -223,62 +228,68 @@ def _cheapest_broker(arrays, work, replica_count, own_rack, restricted, limit):
 
 
 @kernel_helper
-def _add_replica(arrays, now, p, b, sign):
+def _add_replica(placement, costs, p, b, sign):
     # ``sign`` -1 removes it.
-    n, kinds, added = len(arrays.rack), len(arrays.held), now.added
-    weight, penalty = arrays.weight, arrays.penalty
-    add_replica(arrays.held, weight, arrays.rack, p, b, sign)
-    _update_excess(arrays.held, arrays.low, arrays.high, now.excess, b)
-    added[b] = _penalty_change(now.excess, weight, penalty, p, b, 1, 0)
+    n, kinds, added = len(placement.rack), len(placement.held), costs.added
+    weight, penalty = placement.weight, placement.penalty
+    add_replica(placement.held, weight, placement.rack, p, b, sign)
+    _update_excess(placement.held, placement.low, placement.high, costs.excess, b)
+    added[b] = _penalty_change(costs.excess, weight, penalty, p, b, 1, 0)
     if n < len(added):
-        r = n + arrays.rack[b]
-        _update_excess(arrays.held, arrays.low, arrays.high, now.excess, r)
-        added[r] = _penalty_change(now.excess, weight, penalty, p, r, 1, kinds + 1)
+        r = n + placement.rack[b]
+        _update_excess(placement.held, placement.low, placement.high, costs.excess, r)
+        added[r] = _penalty_change(costs.excess, weight, penalty, p, r, 1, kinds + 1)
 
 
 @kernel_helper
-def _move_replica(arrays, work, partition, replica):
+def _move_replica(placement, costs, partition, replica):
     """Move a replica to its cheapest broker if that lowers the cost; return 1 if it moved, else 0.
 
-    ``partition`` and ``replica`` are its numbers. The search state (``arrays``) and the costs on
-    each broker (``work``) are updated.
+    ``partition`` and ``replica`` are its numbers. The search state (``placement``) and the costs on
+    each broker (``costs``) are updated.
     """
-    rack, weight, penalty, move_cost = arrays.rack, arrays.weight, arrays.penalty, work.move_cost
-    rack_cost, rack_count = work.rack_cost, work.rack_count
-    n, kinds, b = len(rack), len(arrays.held), arrays.broker[replica]
-    factor = arrays.start[partition + 1] - arrays.start[partition]
-    own, move = rack[b], 1.0 * arrays.cost[partition]
+    rack, weight, penalty, move_cost = (
+        placement.rack,
+        placement.weight,
+        placement.penalty,
+        costs.move_cost,
+    )
+    rack_cost, rack_count = costs.rack_cost, costs.rack_count
+    n, kinds, b = len(rack), len(placement.held), placement.broker[replica]
+    factor = placement.start[partition + 1] - placement.start[partition]
+    own, move = rack[b], 1.0 * placement.cost[partition]
     # A move from a current broker costs a copy. A replica that was moved already costs one anyway.
     is_current = (
-        fate_of_current_replica(arrays.old_start, arrays.old, arrays.fate, partition, b) >= 0
+        fate_of_current_replica(placement.old_start, placement.old, placement.fate, partition, b)
+        >= 0
     )
     leave = penalty[kinds] * (
-        (rack_count[own] <= arrays.rack_low[factor, own])
-        - 1.0 * (rack_count[own] > arrays.rack_high[factor, own])
+        (rack_count[own] <= placement.rack_low[factor, own])
+        - 1.0 * (rack_count[own] > placement.rack_high[factor, own])
     )
-    if n < len(work.added):
-        leave += _penalty_change(work.excess, weight, penalty, partition, n + own, -1, kinds + 1)
-    limit = -_penalty_change(work.excess, weight, penalty, partition, b, -1, 0) - leave
+    if n < len(costs.added):
+        leave += _penalty_change(costs.excess, weight, penalty, partition, n + own, -1, kinds + 1)
+    limit = -_penalty_change(costs.excess, weight, penalty, partition, b, -1, 0) - leave
     limit -= _LEAST_GAIN * (1.0 + move)
     if is_current:
         limit -= move
     stays, rack_cost[own] = rack_cost[own], -leave
-    restricted = arrays.closed[partition] != 0 and is_current
-    at = _cheapest_broker(arrays, work, factor, own, restricted, limit)
+    restricted = placement.closed[partition] != 0 and is_current
+    at = _cheapest_broker(placement, costs, factor, own, restricted, limit)
     rack_cost[own] = stays
     if at < 0:
         return 0
-    arrays.broker[replica] = at
+    placement.broker[replica] = at
     move_cost[at] = _FORBIDDEN
-    move_cost[b] = 0.0 if arrays.receives[b] else _FORBIDDEN
+    move_cost[b] = 0.0 if placement.receives[b] else _FORBIDDEN
     if is_current:
         move_cost[b] = -move
     rack_count[own] -= 1
     rack_count[rack[at]] += 1
-    _add_replica(arrays, work, partition, b, -1)
-    _add_replica(arrays, work, partition, at, 1)
+    _add_replica(placement, costs, partition, b, -1)
+    _add_replica(placement, costs, partition, at, 1)
     for r in (own, rack[at]):
-        rack_cost[r] = _rack_cost(arrays, work, factor, r)
+        rack_cost[r] = _rack_cost(placement, costs, factor, r)
     return 1
 
 
@@ -510,14 +521,19 @@ def _reason(task: ReplicaTask, p: int) -> tuple[str, str]:
 
 
 @kernel("int64(SearchArrays, int64[::1], int64[::1])", SearchArrays)
-def _place_partitions_greedily(arrays, order, buffer):
+def _place_partitions_greedily(placement, order, buffer):
     """Place the replicas of partitions in a given order, each on the cheapest broker.
 
     Return the first partition that has too few brokers, or -1. Replicas that may stay keep their
     brokers. ``buffer`` is a work array, one element longer than the largest replication factor.
     """
-    start, broker, old_start, old = arrays.start, arrays.broker, arrays.old_start, arrays.old
-    held, weight, rack, fate = arrays.held, arrays.weight, arrays.rack, arrays.fate
+    start, broker, old_start, old = (
+        placement.start,
+        placement.broker,
+        placement.old_start,
+        placement.old,
+    )
+    held, weight, rack, fate = placement.held, placement.weight, placement.rack, placement.fate
     for i in range(len(order)):
         p = order[i]
         begin, factor = start[p], start[p + 1] - start[p]
@@ -527,19 +543,19 @@ def _place_partitions_greedily(arrays, order, buffer):
                 buffer[count] = o
                 count += 1
         while count > factor:
-            count = _drop_cheapest_replica(arrays, p, buffer, count)
+            count = _drop_cheapest_replica(placement, p, buffer, count)
         for j in range(factor):
             broker[begin + j] = -1
         for j in range(count):
             b = old[buffer[j]]
             broker[begin + j] = b
-            arrays.fixed[begin + j] = fate[buffer[j]] == 1
+            placement.fixed[begin + j] = fate[buffer[j]] == 1
             add_replica(held, weight, rack, p, b, 1)
     for i in range(len(order)):
         p = order[i]
         for s in range(start[p], start[p + 1]):
             if broker[s] < 0:
-                b = _cheapest_initial_broker(arrays, p)
+                b = _cheapest_initial_broker(placement, p)
                 if b < 0:
                     return p
                 broker[s] = b
@@ -567,39 +583,39 @@ def _broker_fullness(amount, high, broker):
 
 
 @kernel_helper
-def _drop_cheapest_replica(arrays, partition, brokers, count):
+def _drop_cheapest_replica(placement, partition, brokers, count):
     """Remove the replica of a partition that costs least to lose; return how many remain.
 
     Replicas that must stay are never removed. The preferred leader goes only if that lowers the
     cost.
 
     Args:
-        arrays: state of the search.
+        placement: state of the search.
         partition: the partition.
         brokers: positions of its replicas among all current replicas; changed in place.
         count: number of its replicas.
     """
-    old, rack, first = arrays.old, arrays.rack, arrays.old_start[partition]
+    old, rack, first = placement.old, placement.rack, placement.old_start[partition]
     factor, rack_rule = (
-        arrays.start[partition + 1] - arrays.start[partition],
-        arrays.penalty[len(arrays.held)],
+        placement.start[partition + 1] - placement.start[partition],
+        placement.penalty[len(placement.held)],
     )
     best, at = 1e300, -1
     for j in range(count):
-        if arrays.fate[brokers[j]] == 1:
+        if placement.fate[brokers[j]] == 1:
             continue
         b = old[brokers[j]]
         same = 0
         for other in range(count):
             if rack[old[brokers[other]]] == rack[b]:
                 same += 1
-        price = penalty_change(arrays, b, partition, -1, 0)
-        price -= 1e-6 * _broker_fullness(arrays.held, arrays.high, b)
-        price += rack_penalty_change(arrays, rack[b], partition, -1)
+        price = penalty_change(placement, b, partition, -1, 0)
+        price -= 1e-6 * _broker_fullness(placement.held, placement.high, b)
+        price += rack_penalty_change(placement, rack[b], partition, -1)
         price -= 1e-7 * j
         if brokers[j] == first:
             price += 1e-3
-        if same > arrays.rack_high[factor, rack[b]]:
+        if same > placement.rack_high[factor, rack[b]]:
             price -= rack_rule
         price -= 1e-3 * rack_rule * same
         if price < best:
@@ -612,16 +628,16 @@ def _drop_cheapest_replica(arrays, partition, brokers, count):
 
 
 @kernel_helper
-def _cheapest_initial_broker(arrays, p):
-    rack, rack_rule = arrays.rack, arrays.penalty[len(arrays.held)]
+def _cheapest_initial_broker(placement, p):
+    rack, rack_rule = placement.rack, placement.penalty[len(placement.held)]
     best, at = 1e300, -1
     for b in range(len(rack)):
-        if arrays.receives[b] == 0 or has_replica(arrays.start, arrays.broker, p, b):
+        if placement.receives[b] == 0 or has_replica(placement.start, placement.broker, p, b):
             continue
-        price = penalty_change(arrays, b, p, 1, 0)
-        price += 1e-6 * _broker_fullness(arrays.held, arrays.high, b)
-        price += rack_penalty_change(arrays, rack[b], p, 1)
-        price += rack_rule * rack_rule_change(arrays, p, -1, rack[b])
+        price = penalty_change(placement, b, p, 1, 0)
+        price += 1e-6 * _broker_fullness(placement.held, placement.high, b)
+        price += rack_penalty_change(placement, rack[b], p, 1)
+        price += rack_rule * rack_rule_change(placement, p, -1, rack[b])
         if price < best:
             best, at = price, b
     return at
