@@ -186,8 +186,7 @@ class _Quotas:
 def _assign_topic(
     quotas: _Quotas, racks: list[int], by_rack: dict[int, list[int]], partition_count: int
 ) -> list[int]:
-    """Assign a topic's partitions to consumers on the rack of a replica, up to their quotas
-    (KIP-881).
+    """Assign a topic's partitions to consumers on a replica's rack, up to their quotas (KIP-881).
 
     The result is the member of each partition, -1 for a partition that stays unassigned here.
     ``by_rack`` has the partition numbers with a replica on each rack; ``quotas`` are reduced.

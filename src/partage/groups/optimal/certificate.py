@@ -345,8 +345,7 @@ def _by_topic(canonical: CanonicalProblem, together: Int64Array | None) -> Int64
 
 
 def owner_in_index_order(canonical: CanonicalProblem, owner: Int32Array) -> Int32Array:
-    """Convert the solver's array of owners to the partition order of the cluster's index
-    (int32[P]).
+    """Convert the solver's owners to the partition order of the cluster's index (int32[P]).
 
     The solver sorts members and partitions in its own order. In the result, owners are positions in
     the consumer group, -1 for none.

@@ -602,8 +602,7 @@ class GroupSpec:
             raise CoordinatorAssignorError(f"topic {name!r}: its partition count is unknown")
 
     def existing_topics(self, subscription: int) -> tuple[Int32Array, int]:
-        """Return the topics of a subscription that exist, and the subscription's number of topic
-        names.
+        """Return a subscription's existing topics, and its number of topic names.
 
         The topics are in Java's iteration order. The number includes topics that do not exist,
         because Kafka sizes a map by it. ``subscription`` is an index of the group's subscriptions.

@@ -96,7 +96,7 @@ class WeightedProblem:
         return np.bincount(self.kind, self.weight, len(self.classes.supply)).astype(float)
 
     def by_member_class(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Add up one value per member, such as its capacity, for members with equal subscriptions.
+        """Add up one value per member, such as its capacity, over members with equal subscriptions.
 
         Args:
             values: float64[members], the value of each member.
@@ -151,8 +151,8 @@ class WeightedProblem:
 def densest_topics(problem: WeightedProblem, share: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Find the topics whose total weight most exceeds what their subscribers should get together.
 
-    If such topics exist, some member must get more than its share. They are found by a minimum cut
-    of a flow network.
+    If such topics exist, some member must get more than its share. A minimum cut of a flow network
+    finds them.
 
     Args:
         problem: weights, shares and capacities of the consumer group.

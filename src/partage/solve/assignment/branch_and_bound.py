@@ -37,9 +37,9 @@ def solve_exactly(
 ) -> list[int]:
     """Find an optimal assignment of weighted partitions to members by branch and bound.
 
-    Return the owner of each item; an item is a partition, or several that must have one owner. More
-    than 16 items are not searched, and the search ends at a limit of work. In these cases the
-    result is ``known_owners`` or a better assignment that was found.
+    An item is a partition, or several that must have one owner; the result has the owner of each
+    item. More than 16 items are not searched, and the search ends at a limit of work. In these
+    cases the result is ``known_owners`` or a better assignment that was found.
 
     Args:
         items: weights and previous owners of the items.
@@ -121,8 +121,7 @@ class _BranchAndBound:
                     self._may[i] = [m for m in may if m not in draining or m in homes]
 
     def score_assignment(self, owner: list[int]) -> Score:
-        """Return a tuple by which complete assignments are compared; the better one has the lower
-        tuple.
+        """Return costs as a tuple by which assignments are compared; the lower tuple is better.
 
         Its elements, the most important first: items on members of weight 0 (which should own
         nothing), load above the members' capacities, the sorted loads, rack cost, moves, and the

@@ -47,9 +47,8 @@ __all__ = [
 class TransportProblem:
     """Partitions to assign and members that can own them, with the cost of each pair.
 
-    It is a transportation problem: partitions of each class are sent to members at least cost.
-    Partitions are grouped in classes, and members in groups with equal costs. A claim is the right
-    of a previous owner (claimant) to keep partitions.
+    It is a transportation problem: classes of equivalent partitions are sent to groups of
+    equivalent members at least cost. A claimant is a previous owner that may keep a partition.
 
     Attributes:
         supply: int64[C], partitions of each class.
@@ -78,10 +77,10 @@ class TransportProblem:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CheapestPlan:
-    """The cheapest assignment of partitions to members, and the dual prices that prove it optimal.
+    """The cheapest assignment of partitions to members, and dual prices that prove it optimal.
 
-    A dual price is the value of one more partition on a member, as computed by the minimum-cost
-    flow.
+    The minimum-cost flow that finds the assignment also computes a dual price for each member: what
+    one more partition on it would cost.
 
     Attributes:
         kept: int64[K], how many partitions stay with each claimant (previous owner that may keep
@@ -100,10 +99,10 @@ class CheapestPlan:
 
 
 def find_cheapest_plan(problem: TransportProblem) -> CheapestPlan:
-    """Find the cheapest assignment of partitions to members whose loads are as even as given loads.
+    """Find the cheapest assignment of partitions whose loads are at least as even as given loads.
 
-    The load of a member is its number of partitions. The result's k largest loads together are, for
-    each k, at most the k largest of ``problem.loads`` (majorisation).
+    The load of a member is its number of partitions. "At least as even" means: for each k, the
+    result's k largest loads together are at most the k largest of ``problem.loads`` (majorisation).
 
     Args:
         problem: partitions, members, the cost of each pair, and the loads.
@@ -145,7 +144,7 @@ def find_cheapest_plan(problem: TransportProblem) -> CheapestPlan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FlowNetworkLayout:
-    """Node numbers of the flow network in which the cheapest assignment of partitions is searched.
+    """Numbering of the nodes of the flow network that finds the cheapest assignment of partitions.
 
     Interchangeable members share a node, called a unit. A member that may keep partitions is a
     separate unit.
@@ -224,7 +223,7 @@ class FlowNetworkLayout:
                    first_step + len(steps), arcs)  # fmt: skip
 
     def divide_among_members(self, received: IntArray) -> IntArray:
-        """Divide the partitions of each group of interchangeable members evenly among its members.
+        """Divide each group's partitions evenly among its interchangeable members.
 
         If they do not divide evenly, the first members get one more.
 
@@ -248,7 +247,7 @@ class FlowNetworkLayout:
 def build_network(
     problem: TransportProblem, layout: FlowNetworkLayout, *, with_drain: bool = False
 ) -> tuple[FlowNetwork, dict[str, IntArray]]:
-    """Build the flow network in which the cheapest flow is the cheapest assignment of partitions.
+    """Build a flow network whose cheapest flow is the cheapest assignment of partitions to members.
 
     Args:
         problem: partitions, members, and the cost of each pair.

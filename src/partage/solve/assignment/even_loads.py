@@ -35,8 +35,7 @@ __all__ = ["BestLoads", "assign_members", "find_even_loads", "find_most_even_ass
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BestLoads:
-    """The most even numbers of partitions per member, an assignment with them, and a proof of
-    optimality.
+    """The most even assignment of partitions to members, with a proof that none is more even.
 
     "Most even" means least-majorised: the largest load is as small as possible, then the second
     largest, and so on.
@@ -60,7 +59,7 @@ class BestLoads:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Result:
-    """Arrays for the result of the most even assignment, which the solver fills in part by part.
+    """Arrays into which the solver writes the most even assignment, part by part.
 
     Attributes:
         total: int64[member classes], partitions of each class of members with equal subscriptions.
@@ -114,8 +113,8 @@ def find_most_even_assignment(eligibility: Eligibility) -> BestLoads:
 def find_even_loads(classes: SubscriptionClasses) -> tuple[IntArray, IntArray, IntArray]:
     """Compute the most even numbers of partitions that the members of a consumer group can get.
 
-    Members with equal subscriptions are interchangeable here, and so are topics with equal
-    subscribers.
+    "Most even" means: the largest number is as small as possible, then the second largest, and so
+    on.
 
     Args:
         classes: classes of topics with equal subscribers, and of members with equal subscriptions.
@@ -292,7 +291,7 @@ def _split(
 def assign_partitions(
     classes: SubscriptionClasses, partition_counts: IntArray, load: IntArray
 ) -> NDArray[np.int32]:
-    """Choose an owner for each partition so that every member gets a given number of partitions.
+    """Choose the owner of each partition, given how many partitions each member gets (``load``).
 
     The numbers were computed before for classes of interchangeable topics and members.
 
@@ -318,13 +317,14 @@ def assign_members(
     pair_counts: IntArray,
     member_counts: IntArray,
 ) -> None:
-    """Choose owners for the partitions that have none; each member gets a given number of
-    partitions.
+    """Choose owners for the unassigned partitions; each member gets ``member_counts`` of them.
+
+    Topics with equal subscribers form a class, and so do members with equal subscriptions.
+    Partitions of a class of topics are divided among classes of members as ``pair_counts`` says.
 
     Args:
         owner: int64[partitions], the owner of each partition, -1 for none; filled in place.
-        topic: int64[partitions], class of each partition's topic (topics with equal subscribers),
-            -1 for none.
+        topic: int64[partitions], class of each partition's topic, -1 for none.
         classes: classes of topics and members.
         pair_counts: int64[A], partitions that go from each class of topics to each class of
             members.

@@ -55,10 +55,10 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FewestMoves:
-    """The assignment with the fewest moved partitions, and the proof that fewer are impossible.
+    """The assignment that moves the fewest partitions, and a proof that fewer are impossible.
 
-    The proof is a dual price of each member: a number from which a verifier computes a lower bound
-    of the moves, without this solver.
+    The proof has a number for each member, its dual price. From these numbers a verifier computes a
+    lower bound of the moves, without this solver.
 
     Attributes:
         moves: number of partitions that do not stay with a claimant (a previous owner that may keep
@@ -80,11 +80,11 @@ class FewestMoves:
 def find_fewest_moves(
     eligibility: Eligibility, ownership: Ownership, loads: NDArray[np.integer]
 ) -> FewestMoves:
-    """Find the assignment with the fewest moved partitions among those with sufficiently even
-    loads.
+    """Find the assignment with the fewest moves whose loads are at least as even as given loads.
 
-    The load of a member is its number of partitions. The result's k largest loads together are, for
-    each k, at most the k largest of the given ``loads`` (majorisation).
+    The load of a member is its number of partitions. "At least as even" means: for each k, the
+    result's k largest loads together are at most the k largest of the given ``loads``
+    (majorisation).
 
     Args:
         eligibility: the topics that each member may own.
@@ -146,7 +146,7 @@ def _augment_at_minimum_cost(network: FlowNetwork) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MovesNetwork:
-    """Flow network in which a minimum-cost flow is an assignment with the fewest moved partitions.
+    """Flow network whose minimum-cost flow is the assignment with the fewest moved partitions.
 
     A unit of flow is a partition; a partition that stays with its owner costs -1.
 
@@ -203,7 +203,7 @@ def estimate_arc_count(
 def build_network(
     classes: SubscriptionClasses, claims: ClaimClasses, steps: LoadLimitSteps
 ) -> MovesNetwork:
-    """Build the flow network in which the cheapest flow is an assignment with the fewest moves.
+    """Build a flow network whose cheapest flow is the assignment with the fewest moved partitions.
 
     A move is a partition that changes its owner.
 
@@ -332,8 +332,7 @@ def _add_flow_of_kept_partitions(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlanFlows:
-    """Numbers of partitions that stay with a previous owner or move, in a plan with the fewest
-    moves.
+    """Numbers of partitions that stay or move in an assignment with the fewest moves.
 
     A claimant is a previous owner that may keep a partition; a contested class has several.
 
@@ -378,7 +377,7 @@ def assign_owners(
 def _keep_first_partitions(
     owner: IntArray, class_of: IntArray, start: IntArray, member: IntArray, stay_count: IntArray
 ) -> None:
-    """Let each previous owner keep a given number of partitions of each class.
+    """Let each previous owner keep ``stay_count`` partitions of each class.
 
     The partitions of a class are interchangeable, so the first ones stay.
 

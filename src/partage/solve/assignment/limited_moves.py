@@ -38,8 +38,7 @@ _MOST_WORK = 30_000_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LimitedLoads:
-    """The most even member loads that can be reached if only a limited number of partitions may
-    move.
+    """The most even member loads that can be reached with a limited number of partition moves.
 
     A load is a number of partitions. "Most even" means that the largest load is as small as
     possible, then the second largest, and so on. For each load there is a proof that no fewer
@@ -56,7 +55,7 @@ class LimitedLoads:
 
 
 def find_limited_loads(problem: TransportProblem, least_kept: int) -> LimitedLoads:
-    """Find the most even loads of members if only a limited number of partitions may move.
+    """Find the most even loads of members that can be reached with a limited number of moves.
 
     The load of a member is its number of partitions. At least ``least_kept`` partitions must stay
     with a previous owner.
@@ -152,10 +151,10 @@ def _max_kept_partitions(problem: TransportProblem, max_load: int, members: int)
 
 @dataclass(slots=True, eq=False)
 class _LargestLoadReduction:
-    """State of an algorithm that moves partitions away from the most loaded members.
+    """Algorithm that lowers the largest loads with a limited number of partition moves.
 
-    The number of moves is limited. Load level k stands for the members with at least k partitions;
-    the algorithm minimises their number, for the highest level first.
+    Load level k stands for the members with at least k partitions. The algorithm minimises the
+    number of these members, for the highest level first.
 
     Attributes:
         network: flow network whose cheapest flow is the assignment.
@@ -200,7 +199,7 @@ class _LargestLoadReduction:
                 size = len(block) // 2
 
     def _members_reaching(self, index: int) -> int:
-        """Return how many members may own at least ``index`` + 1 partitions.
+        """Return how many members may own more than ``index`` partitions.
 
         It is the current capacity of an arc of the flow network.
         """

@@ -116,7 +116,7 @@ def assign_unowned(plan: WeightedPlan) -> None:
 
 
 def _fill_interchangeable(plan: WeightedPlan, items: IntArray, members: IntArray) -> None:
-    """Assign each item to the member with the least load, for members that differ in nothing else.
+    """Assign each item to the least loaded member, if the members differ only in their loads.
 
     An item is a partition, or several that must have one owner. ``plan`` is changed in place.
     """
@@ -272,7 +272,7 @@ def improve_plan(
 def _start_from_claims(
     plan: WeightedPlan, hints: Mapping[int, int], fair_loads: FloatArray | None, rounds: int
 ) -> None:
-    """Assign partitions to their previous owners, and the others to the least loaded members.
+    """Assign partitions to their previous owners, and all others to the least loaded members.
 
     It is a start for the local search that moves few partitions.
 
@@ -300,7 +300,7 @@ def _start_fresh(plan: WeightedPlan) -> None:
 
 
 def _is_near_bound(plan: WeightedPlan, fractional_loads: FloatArray | None) -> bool:
-    """Return whether a plan is so close to the optimum that another search is not worth its time.
+    """Return whether an assignment is so near the optimum that another search is not worthwhile.
 
     A plan is close if its largest relative load (load divided by the member's weight) nearly equals
     a lower bound. The bound is the largest load if partitions could be divided, or the heaviest

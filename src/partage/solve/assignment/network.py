@@ -81,7 +81,9 @@ class WorkBudget:
 
 
 def csr_positions(start: IntArray, rows: IntArray) -> IntArray:
-    """Return the positions of the entries of some rows in compressed sparse row (CSR) arrays.
+    """Return the positions of the entries of the given rows in a sparse matrix (CSR arrays).
+
+    For example, if ``start`` is [0, 2, 3], row 1 has the entry 2 and row 0 the entries 0 and 1.
 
     Args:
         start: offset of each row.
@@ -325,7 +327,9 @@ _GOLDEN = 633
 
 
 def sum_by_position(position: IntArray, amount: IntArray, size: int) -> IntArray:
-    """Add up the amounts with equal index, for example the partitions of each member (int64[size]).
+    """Add up the amounts that have the same index, for example the partitions of each member.
+
+    For example, indices 0, 2, 0 and amounts 1, 5, 3 give the sums 4, 0, 5 (int64[size]).
 
     Args:
         position: the index of each amount in the result.
@@ -338,7 +342,7 @@ def sum_by_position(position: IntArray, amount: IntArray, size: int) -> IntArray
 def proportional_flow(
     row: IntArray, column: IntArray, supply: IntArray, capacity: IntArray
 ) -> IntArray:
-    """Divide the supply of each source among its targets in proportion to the targets' capacity.
+    """Divide the supply of each source among its targets, in proportion to the targets' capacities.
 
     The result is a good first flow for an exact search. Sources are rows and targets are columns of
     a matrix with A entries (arcs).

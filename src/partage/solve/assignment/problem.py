@@ -26,7 +26,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Eligibility:
-    """The topics that each member may own, and the number of partitions of each topic.
+    """The topics that each member may own, and each topic's number of partitions.
 
     Members with equal subscriptions can share an entry.
 
@@ -84,10 +84,9 @@ class Ownership:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SubscriptionClasses:
-    """Topics grouped by equal subscribers, and members grouped by equal subscriptions.
+    """Classes of topics with equal subscribers, and classes of members with equal subscriptions.
 
-    A group is called a class. Solvers treat the members and the topics of a class as
-    interchangeable.
+    Solvers treat the members of a class, and its topics, as interchangeable.
 
     Attributes:
         partitions: int64[topics], partitions of each topic.
@@ -107,10 +106,9 @@ class SubscriptionClasses:
     arc_member: IntArray
 
     def with_members(self, subscription: NDArray[np.integer]) -> SubscriptionClasses:
-        """Return a copy that gives the class of each member, from classes of distinct
-        subscriptions.
+        """Return a copy for many members, from classes computed once per distinct subscription.
 
-        It saves time if many members share a subscription: classes are found once per subscription.
+        It saves time if many members share a subscription.
 
         Args:
             subscription: int[members], index of each member's subscription among the distinct ones.
@@ -192,11 +190,10 @@ def _equal_rows(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClaimClasses:
-    """Partitions grouped by their topic's subscribers and by the previous owners that may keep
-    them.
+    """Groups of interchangeable partitions that previous owners may keep.
 
-    Topics with equal subscribers form a class. A previous owner that may keep a partition is a
-    claimant. Partitions of one group are interchangeable.
+    The partitions of a group have the same previous owners and the same subscribers. A previous
+    owner that may keep a partition is a claimant. Topics with equal subscribers form a class.
 
     Attributes:
         topic: int64[partitions], topic class of each partition, -1 if no member may own it.
@@ -225,9 +222,10 @@ class ClaimClasses:
 
 
 def classify_claims(classes: SubscriptionClasses, ownership: Ownership) -> ClaimClasses:
-    """Group the partitions that previous owners may keep, so that each group is interchangeable.
+    """Group the partitions that previous owners may keep into sets of interchangeable partitions.
 
-    Partitions of a group have the same previous owners, and topics with equal subscribers.
+    Partitions are interchangeable if they have the same previous owners, and if their topics have
+    the same subscribers.
 
     Args:
         classes: topics with equal subscribers, and members with equal subscriptions.
@@ -292,10 +290,11 @@ def _eligible_claims(
 def _group_contested(
     partition: IntArray, member: IntArray, topic: IntArray
 ) -> tuple[list[tuple[int, tuple[int, ...]]], IntArray]:
-    """Group the partitions that several previous owners may keep, by topic class and these owners.
+    """Group the partitions that several previous owners may keep.
 
-    The first result lists the groups, each as a pair of a topic class and its owners. The second
-    has the group of each partition (-1 for none).
+    Partitions of a group have the same previous owners and topics with equal subscribers (a topic
+    class). The first result lists the groups, each as a pair of a topic class and its owners. The
+    second has the group of each partition (-1 for none).
 
     Args:
         partition: partition of each claim, ascending.

@@ -26,11 +26,10 @@ __all__ = ["LoadLimitSteps", "fit_in_order"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadLimitSteps:
-    """How many members may have a first, second, third, ... partition, to limit uneven loads.
+    """Limits of uneven loads: how many members may have at least 1, 2, 3, ... partitions.
 
-    Consecutive numbers with equal limits are stored as one range. For example, loads of 3, 3 and 1
-    partitions have two ranges. Three members may have a first partition, and two members a second
-    and third.
+    For example, loads of 3, 3 and 1 partitions mean: three members may have at least 1 partition,
+    two members at least 2 or 3. Equal limits are stored once, as a range.
 
     Attributes:
         reaching: int64[ranges], number of members that may reach each range.
@@ -83,7 +82,7 @@ class LoadLimitSteps:
 
 
 def fit_in_order(position: IntArray, amount: IntArray, capacity: IntArray) -> IntArray:
-    """Reduce amounts so that all that use the same capacity fit into it.
+    """Reduce amounts that share a capacity, so that together they fit into it.
 
     Earlier amounts take precedence. For example, two amounts of 2 share a capacity of 3, so the
     second is reduced to 1.

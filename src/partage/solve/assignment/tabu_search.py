@@ -61,8 +61,7 @@ _MULTIPLIER, _INCREMENT, _MASK = 1_103_515_245, 12_345, 0x7FFF_FFFF
 
 
 def lower_largest_load(plan: WeightedPlan, bound: float) -> WeightedPlan:
-    """Lower the largest member load of an assignment by tabu search, with a limited number of
-    moves.
+    """Lower the largest member load by tabu search, within a limit of partition moves.
 
     The load is relative: it is divided by the member's share. ``plan`` itself is returned if the
     search finds nothing better, if loads exceed capacities, or for more than 4 million pairs of
@@ -325,7 +324,7 @@ class _TabuSearch:
         return float(change[row, column]), int(rows[row]), int(others[column])
 
     def _swap_candidates(self, item_count: int, overload: FloatArray) -> IntArray:
-        """Return the items that the tabu search tries to swap with the items to be moved.
+        """Return the items that the tabu search may swap with those that should leave their owner.
 
         There are ``item_count`` items to be moved. If all pairs are too many, only items of the
         least loaded members are tried. ``overload`` is the load of each member above its limit
@@ -338,8 +337,7 @@ class _TabuSearch:
         return np.sort(np.argsort(overload[self.owner], kind="stable")[:most])
 
     def _penalty_of_moves(self, added_moves: FloatArray) -> FloatArray:
-        """Return by how much candidate exchanges change the number of moves above the limit
-        (float64).
+        """Return how candidate exchanges change the number of moves above the limit (float64).
 
         ``added_moves`` is the number of moves that each candidate adds, negative if it saves some.
         """

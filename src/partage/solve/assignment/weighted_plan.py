@@ -77,8 +77,7 @@ class Members:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExchangeGains:
-    """Changes of loads, rack cost and moves that candidate transfers or swaps of partitions would
-    make.
+    """Changes of loads, rack cost and moves that candidate transfers or swaps would cause.
 
     Negative values are improvements. Candidates are compared by the first attribute, on ties by the
     next.
@@ -298,8 +297,7 @@ class WeightedPlan:
         return ExchangeGains(over, larger, smaller, cost, moves, allowed)
 
     def plan_score(self) -> tuple[object, ...]:
-        """Return a tuple by which assignments are compared; the better assignment has the lower
-        tuple.
+        """Return costs as a tuple by which assignments are compared; the lower tuple is better.
 
         Its elements, the most important first: items on members of weight 0 (which should own
         nothing), total load above the members' capacities, the members' loads from the largest to
@@ -312,9 +310,9 @@ class WeightedPlan:
         return self.count_misplaced(), over, relative, int(owned_by.sum()), self.moves
 
     def count_misplaced(self) -> int:
-        """Count the items on members that should own nothing although other members could own them.
+        """Count the items on members of weight 0 that another member could own.
 
-        These members have weight 0. An item is a partition, or several that must have one owner.
+        An item is a partition, or several that must have one owner.
         """
         if self.members.draining is None or not len(self.owner):
             return 0

@@ -64,7 +64,7 @@ _PAIRS_A_STEP = 30
 def find_dual_prices(
     task: ReplicaTask, known_costs: Mapping[str, int], *, name: str, rounds: int
 ) -> Floats:
-    """Search for dual prices that prove a high lower bound of the cost of a partition reassignment.
+    """Search for dual prices that prove a high lower bound of the cost of a replica reassignment.
 
     A dual price is the cost that one more unit of a balance limit would save. The cost is the bytes
     moved ("moved") or a total imbalance, such as "replicas". The result is float64[4, brokers +
@@ -98,8 +98,8 @@ def moved_bytes_bound(
 ) -> float:
     """Return the lower bound of the bytes moved that given dual prices prove (Lagrangian bound).
 
-    A dual price is the cost of using one more unit of a broker's or rack's resource. No plan with
-    at most ``max_imbalance`` moves fewer bytes than the bound.
+    A dual price is the cost of using one more unit of a broker's or rack's resource. Every plan
+    with at most ``max_imbalance`` moves at least as many bytes as the bound.
 
     Args:
         task: cluster, brokers to use and balance limits.
@@ -235,10 +235,10 @@ class _LagrangianBound:
         return out
 
     def limit_prices(self, prices: Floats) -> Floats:
-        """Cut dual prices to the range in which they prove a bound; change and return the array.
+        """Limit dual prices to the range in which they prove a lower bound, and return them.
 
-        A dual price is a cost per unit of a resource. Without an upper balance limit, a broker or
-        rack may have no price above 0.
+        A dual price is a cost per unit of a resource. A broker or rack without an upper balance
+        limit has no price above 0.
         """
         prices[self.unbounded & (prices > 0)] = 0.0
         prices[~self.has_price] = 0.0
@@ -247,8 +247,8 @@ class _LagrangianBound:
     def initial_prices(self) -> Floats:
         """Return the dual prices (costs per unit of a resource) at which the search begins.
 
-        They are the best of several guesses. Each guess sets the prices of one resource whose
-        balance limits are hard to meet.
+        Several guesses are compared by the lower bound that they prove. Each guess sets the prices
+        of one resource whose balance limits are missed at present.
         """
         task, cluster = self.task, self.task.cluster
         nothing = np.zeros(task.low.shape)
@@ -319,7 +319,7 @@ class _LagrangianBound:
         return np.concatenate([held, np.array(sums).reshape(len(held), -1)], axis=1)
 
     def subgradient(self, prices: Floats, use: Floats) -> Floats:
-        """Return the direction in which dual prices must change so that the lower bound rises.
+        """Return a direction of dual prices in which the lower bound rises (a subgradient).
 
         It is the amount in use minus a balance limit: the upper limit for a positive price, the
         lower limit for a negative one. At price 0 it is the limit that is missed. ``use`` has the
@@ -334,7 +334,7 @@ class _LagrangianBound:
 
 
 class ChoiceArrays(NamedTuple):
-    """The input of the compiled function that chooses the cheapest brokers of each partition.
+    """Arrays from which compiled code chooses the cheapest brokers of each partition.
 
     P is the number of partitions, R of current replicas, B of brokers. A broker has 4 limited
     resources: capacity, number of replicas, bytes and load.
@@ -374,8 +374,7 @@ class ChoiceArrays(NamedTuple):
 
 
 class CheapestChoices:
-    """Solver that chooses the cheapest brokers of each partition for given prices of their
-    resources.
+    """Solver that chooses the cheapest brokers of each partition at given resource prices.
 
     The sum of the cheapest costs gives a lower bound of any plan's cost (Lagrangian dual); the
     prices are dual prices. Compiled code solves it for large clusters, NumPy for small ones.
@@ -620,11 +619,11 @@ def _choose_by_racks(broker_prices, rack, rack_low, rack_high, best, best_at, re
 def choose_cheapest(
     task: ReplicaTask, choices: CheapestChoices, prices: Floats, plan: NDArray[np.int32]
 ) -> tuple[float, NDArray[np.int32]]:
-    """Choose the cheapest brokers of each partition at given dual prices, within the rules.
+    """Choose the cheapest brokers of each partition that the rules allow, at given dual prices.
 
-    Return the total cost, and the broker of each replica (int32[replicas]). Partitions that may
-    make only unavoidable moves keep the brokers of ``plan``, and so do partitions with too few
-    allowed brokers. ``choices`` solves all others.
+    Return the total cost, and the broker of each replica (int32[replicas]). Partitions that should
+    not move, or that have too few allowed brokers, keep the brokers of ``plan``. ``choices`` solves
+    all others.
     """
     total, _, chosen = choices.choose_cheapest_brokers(
         prices_of_brokers(task, prices), per_byte=1.0

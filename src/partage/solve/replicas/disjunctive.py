@@ -46,10 +46,10 @@ _KEPT, _SURPLUS, _NEW = range(3)
 
 
 class LargePlacement(NamedTuple):
-    """The brokers that a near-optimal solution chooses for the largest partitions.
+    """Brokers of the largest partitions in a near-optimal solution of a reassignment.
 
-    They are fixed first, because a large partition limits where the others can go. A solution of a
-    linear programme may divide a partition among brokers; such a partition is left out.
+    They are fixed first, because a large partition limits where the others can go. A linear
+    programme may divide a partition among brokers; such a partition is left out.
 
     Attributes:
         brokers: dict from each large partition that the solution does not divide to its brokers
@@ -68,12 +68,13 @@ def place_large_partitions(
 ) -> LargePlacement | None:
     """Choose the brokers of the largest partitions by a mixed-integer programme (solver HiGHS).
 
-    Return None without large partitions, without HiGHS, or if HiGHS finds no solution.
+    The result is None if there are no large partitions, if HiGHS is not installed, or if it finds
+    no solution.
 
     Args:
         task: cluster, brokers to use and balance limits.
         max_imbalance: dict from a measure of imbalance, such as "replicas", to the most that a plan
-            may have. Zero imbalance of bytes and load is tried first.
+            may have.
     """
     if not len(_large_partitions(task)):
         return None
@@ -94,10 +95,10 @@ def place_large_partitions(
 def find_split_prices(
     task: ReplicaTask, max_imbalance: Mapping[str, int], classes: int
 ) -> SplitPrices | None:
-    """Compute prices that prove a high lower bound of the bytes that a reassignment must move.
+    """Compute dual prices that prove a high lower bound of the bytes that a reassignment must move.
 
-    They are the prices of a Lagrangian decomposition. Return None without large partitions, without
-    HiGHS, or if HiGHS finds no optimum.
+    They come from the linear relaxation of a mixed-integer programme. The result is None if there
+    are no large partitions, if HiGHS is not installed, or if it finds no optimum.
 
     Args:
         task: cluster, brokers to use and balance limits.
@@ -129,7 +130,7 @@ def _large_partitions(task: ReplicaTask) -> Ints:
 
 
 class _Rows:
-    """Constraints (rows) of a linear programme, which are added in blocks.
+    """Constraints (rows) of a linear programme, to which rows are added one block after another.
 
     A row limits a sum of coefficients times variables (columns) from below and above.
     """
@@ -177,10 +178,10 @@ class _Rows:
 class _Programme:
     """Mixed-integer programme that chooses the brokers of the largest partitions in a reassignment.
 
-    Each broker has a case for each large partition that could be its largest one, and the solver
-    chooses one case. Case q has the large partition q and none that is larger; the last case has
-    none. T is the number of classes of partitions of similar size, B of brokers, and Q of cases of
-    a broker. The first classes are the large partitions.
+    For each broker it chooses one case: which large partition, if any, is the largest on the
+    broker. Case q has the large partition q and none that is larger; the last case has none. T is
+    the number of classes of partitions of similar size, B of brokers, and Q of cases of a broker.
+    The first classes are the large partitions.
 
     Attributes:
         large: int64[Q - 1], the large partitions, the largest first.
@@ -269,10 +270,10 @@ class _Programme:
         self.column = self._new_columns((self.most[:, :, None, :] > 0) & allowed, cost)
 
     def _add_cases(self) -> None:
-        """Add the constraints that each broker has exactly one case.
+        """Add the constraints that choose each broker's largest partition among the large ones.
 
-        A case says which large partition, if any, is the largest on the broker. The variables of
-        all other cases must be 0.
+        One such choice is called a case; another case stands for no large partition. Exactly one
+        case of a broker is chosen, and the variables of all other cases must be 0.
         """
         rows, column, case = self.rows, self.column, self.case
         rows.put(rows.add(np.ones(len(case)), 1.0)[:, None], case, 1.0)
@@ -290,9 +291,9 @@ class _Programme:
     def _add_bands(self, resource: int) -> Ints:
         """Add the balance limits of one resource on brokers, and return their constraint numbers.
 
-        There are limits for each case of a broker, that is, for each partition that may be its
-        largest. The result is int64[2, brokers, cases], upper limits first; -1 where there is no
-        limit. ``resource`` is the index of the resource.
+        A broker has limits for each case: for each large partition that may be its largest one. The
+        result is int64[2, brokers, cases], upper limits first; -1 where there is no limit.
+        ``resource`` is the index of the resource: replicas, bytes or load.
         """
         task, brokers, rows = self.task, len(self.task.alive), self.rows
         out: Ints = np.full((2, *self.case.shape), -1, np.int64)
@@ -323,10 +324,10 @@ class _Programme:
         return out
 
     def _add_rack_bands(self, resource: int) -> Ints:
-        """Add the balance limits of one resource on racks, and return their row numbers
-        (int64[racks]).
+        """Add the balance limits of one resource on racks, and return their constraint numbers.
 
-        ``resource`` is the index of the resource: replicas, bytes or load.
+        The result is int64[racks]. ``resource`` is the index of the resource: replicas, bytes or
+        load.
         """
         task, brokers, rows = self.task, len(self.task.alive), self.rows
         is_fixed = self.class_of[task.old_owner] < 0
@@ -353,8 +354,7 @@ class _Programme:
         return out
 
     def _add_classes(self) -> None:
-        """Add constraints on the number of replicas to the linear program: replication factors and
-        racks.
+        """Add the constraints on the number of replicas: replication factors and the rack rule.
 
         Partitions of similar size form a class. To keep the program small, it has one constraint
         for each class, not for each partition.
@@ -434,10 +434,10 @@ class _Programme:
         return lp
 
     def brokers_of_large(self) -> dict[int, Ints] | None:
-        """Return the brokers of each large partition that the solution places as a whole.
+        """Return the brokers of each large partition that the solution does not divide.
 
-        A solution may also divide a partition among several brokers. The result is a dict from
-        partition to brokers (int64[factor]), or None if it divides all of them.
+        The result is a dict from partition to brokers (int64[factor]), or None if the solution
+        divides all of them.
         """
         out = {}
         for number, p in enumerate(self.large.tolist()):
@@ -500,8 +500,8 @@ class _Programme:
     def prices_of_cases(self, prices: SplitPrices) -> Floats:
         """Return the dual prices (costs per unit of a resource) of each broker and rack.
 
-        A broker has prices for each case, that is, for each large partition that may be its largest
-        one. The solution's case counts. The result is float64[4, brokers + racks].
+        A broker has other prices for each large partition that may be its largest one (a case).
+        Those of the solution's case are returned, as float64[4, brokers + racks].
         """
         case = self.values[self.case].argmax(axis=1)
         brokers = prices.cases[:, np.arange(len(case)), case]

@@ -183,7 +183,7 @@ def _held(task: ReplicaTask, replica: _Int32s) -> Ints:
 
 
 def disk_prices(task: ReplicaTask, replica: _Int32s, disk: _Int32s, name: str) -> list[Floats]:
-    """Return dual prices of disks that can prove a lower bound of a plan's cost.
+    """Return dual prices of disks that may prove a lower bound of a reassignment plan's cost.
 
     A dual price is a cost per unit above or below a disk's balance limits. The result is a list of
     alternatives, each float64[2, 4, disks]: for units above and below, by resource (capacity,
@@ -240,7 +240,7 @@ def _excess_and_shortage(
 def _marginal_cost(
     task: ReplicaTask, disks: Disks, is_above_limit: Bools, resource: int, excess: int
 ) -> float:
-    """Return how many bytes must be copied to remove the last unit of an imbalance between disks.
+    """Return how many bytes must be copied to remove the last unit of imbalance between disks.
 
     Only replicas on disks above their limits count, or all replicas if no disk is above.
 

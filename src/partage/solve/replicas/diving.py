@@ -56,11 +56,10 @@ def plan_by_diving(
     dual_solution: DualPlan,
     plans: Sequence[NDArray[np.int32]],
 ) -> DualPlan:
-    """Round a linear relaxation of a reassignment to a plan, by fixing its large partitions in
-    turn.
+    """Round a linear relaxation to a plan, by fixing one large partition after another.
 
-    After each choice the linear programme is solved again, so that the other partitions can adapt
-    (diving heuristic).
+    The relaxation divides partitions among brokers. After each fixed partition it is solved again,
+    so that the other partitions can adapt (diving heuristic).
 
     Args:
         task: cluster, brokers to use and balance limits.
@@ -77,7 +76,7 @@ def plan_by_diving(
 
 
 class _DivingSearch:
-    """State of the diving heuristic, which fixes the brokers of large partitions one after another.
+    """Diving heuristic, which fixes the brokers of large partitions one after another.
 
     After each choice, the linear programme is solved again for the other partitions.
 
@@ -133,17 +132,17 @@ class _DivingSearch:
     def _has_single_broker_set(self, large_index: int) -> bool:
         """Return whether the solution places a large partition on one set of brokers, undivided.
 
-        A linear programme may divide it among several sets. ``large_index`` is the partition's
-        number among the large ones.
+        A linear programme may divide it among several sets. ``large_index`` is the partition's rank
+        by size among the large ones.
         """
         sets = self.search.master.likely_sets(large_index, 1)
         return bool(sets) and self.search.master.values_of(large_index)[sets[0]].min() > _WHOLE
 
     def _fix_large_partitions(self, large_indices: Sequence[int], *, is_tried: bool) -> None:
-        """Fix large partitions to the set of brokers that the last solution favours.
+        """Fix several large partitions to the sets of brokers that the last solution favours.
 
-        ``large_indices`` are their numbers among the large partitions. With ``is_tried``, each
-        likely set is tried first, and the one with the lowest optimum is fixed.
+        ``large_indices`` are the partitions' ranks by size. With ``is_tried``, the linear programme
+        is solved for each likely set, and the one with the lowest optimum is fixed.
         """
         chosen = []
         for single in large_indices:
@@ -158,12 +157,11 @@ class _DivingSearch:
             self.search.fix_brokers(single, brokers)
 
     def _best_broker_set_by_trial(self, large_index: int, sets: list[Ints]) -> Ints:
-        """Try several sets of brokers for a large partition, and return the one with the lowest
-        optimum.
+        """Try several broker sets for a large partition; return the one with the lowest optimum.
 
         Each trial solves the linear programme with the set fixed (strong branching).
-        ``large_index`` is the partition's number among the large ones. The brokers in known plans
-        are tried beside ``sets``.
+        ``large_index`` is the partition's rank by size. The brokers in known plans are tried beside
+        ``sets``.
         """
         master, partition = self.search.master, int(self.search.master.single[large_index])
         slots = slice(

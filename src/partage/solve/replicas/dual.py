@@ -70,7 +70,7 @@ _MOST_SETS = 8
 
 @dataclass(frozen=True, eq=False)
 class DualPlan:
-    """The best dual prices found for a reassignment, and a plan rounded from the linear relaxation.
+    """Best dual prices found for a reassignment, and a plan rounded from the linear relaxation.
 
     Attributes:
         prices: float64[4, brokers + racks], the dual prices of balance limits.
@@ -155,7 +155,7 @@ class Boxstep:
         master.add_columns(self.choice)
 
     def improve_prices(self, rounds: int, gap: float) -> float:
-        """Improve the dual prices until their bound is near the optimum of the linear programme.
+        """Improve the dual prices until their bound is near the linear programme's optimum.
 
         Return the optimum, infinity if there is none.
 
@@ -312,7 +312,8 @@ class RestrictedMaster:
     def _add_rows(self) -> None:
         """Add the constraints of the linear programme: balance limits, and one sum for each group.
 
-        A group is a set of partitions. Each limit can be violated at a cost (elastic columns).
+        A group is one large partition, or many others. Each limit can be violated at a cost
+        (elastic columns).
         """
         highs, task, bands = self.highs, self.task, len(self.kind)
         none = np.zeros(0, np.int32), np.zeros(0)
@@ -329,7 +330,7 @@ class RestrictedMaster:
         )  # fmt: skip
 
     def _add_slacks(self, imbalance: Mapping[str, int]) -> int:
-        """Add variables so that solutions may miss the same balance limits as the known plan.
+        """Add slack variables, so that solutions may miss limits by as much as the known plan.
 
         Return their number. ``imbalance`` has the plan's total imbalance by measure.
         """
@@ -524,7 +525,7 @@ class RestrictedMaster:
     def solve_again(
         self, method: int, max_bytes: float = np.inf
     ) -> tuple[Floats, float, float] | None:
-        """Solve the linear programme again after changes; prices keep the limits of `solve_in_box`.
+        """Solve the linear programme again after changes, within the last limits of prices.
 
         The search stops without a result once the optimum is known to exceed ``max_bytes`` bytes.
         ``method`` is HiGHS's number of the simplex method.
@@ -656,8 +657,7 @@ class RestrictedMaster:
         return list(sets.values()), target
 
     def _used_choices(self, values: Floats) -> list[list[tuple[float, int]]]:
-        """Return which known choices of brokers the last optimum uses, for each group of
-        partitions.
+        """Return which choices of brokers the last optimum uses, for each group of partitions.
 
         Each choice is a pair: the fraction to which it is used, and its index in `history`.
         """
@@ -668,7 +668,7 @@ class RestrictedMaster:
         return out
 
     def _use_of(self, partition: int, brokers: NDArray[np.integer], fraction: Floats) -> Floats:
-        """Return how much of each balance limit fractions of a partition's replicas use.
+        """Return how much fractions of a partition's replicas add to each balance limit.
 
         ``fraction`` is the fraction of a replica of ``partition`` on each of ``brokers``. The
         result is float64[n].

@@ -31,15 +31,16 @@ _NODES = 9_000_000
 
 
 class RackLimits(NamedTuple):
-    """Limits for each partition: how many replicas a rack may hold, and how many may move.
+    """Rack rule and limit of moves for each partition, as the integer programme uses them.
 
-    They state the rack rule for the integer programme. Limits that no plan can meet are relaxed as
-    little as necessary.
+    The rack rule limits how many replicas of a partition a rack may hold. Limits that no plan can
+    meet are relaxed as little as necessary.
 
     Attributes:
-        newcomers: int64[partitions], the most replicas that may move, for partitions that may make
-            only unavoidable moves.
-        low, high: int64[partitions, racks], how many replicas of a partition a rack may hold.
+        newcomers: int64[partitions], the most replicas that may move to new brokers, for partitions
+            that should move as little as possible.
+        low, high: int64[partitions, racks], the fewest and the most replicas of a partition on a
+            rack.
     """
 
     newcomers: Ints
@@ -188,7 +189,7 @@ class _Row(NamedTuple):
 
 
 class _Band(NamedTuple):
-    """A constraint that is the balance limit of one resource on one broker or rack.
+    """Constraint that keeps one resource of a broker or rack within its balance limits.
 
     ``row`` is the constraint's number and ``kind`` the resource. ``place`` is the broker or rack,
     and ``scale`` the number of units of the resource in one unit of the constraint.

@@ -34,7 +34,8 @@ def balance_leaders(
 ) -> tuple[NDArray[np.int32], dict[str, Floats]]:
     """Choose preferred leaders so that brokers, and racks, lead about equally many partitions.
 
-    The sets of replicas stay; only their order changes.
+    The preferred leader is the first replica of a partition. The brokers of a partition stay; only
+    their order changes.
 
     Args:
         task: cluster, brokers to use and balance limits.
@@ -73,8 +74,7 @@ def balance_leaders(
 
 
 class _LeaderBalancer:
-    """State of preferred-leader balancing: the leader of each partition, and how many a broker
-    leads.
+    """Preferred-leader balancing: each partition's leader, and how many a broker leads.
 
     The preferred leader is the first replica of a partition.
 
@@ -106,8 +106,7 @@ class _LeaderBalancer:
         self, limits: tuple[Ints, Ints], rack: NDArray[np.int32], bands: tuple[Ints, Ints],
         sign: int,
     ) -> tuple[Floats, Floats]:  # fmt: skip
-        """Pass leadership from broker to broker until each rack leads a permitted number of
-        partitions.
+        """Pass leadership between brokers until each rack leads an allowed number of partitions.
 
         A broker can pass the leadership of a partition to another broker with a replica of it.
 
@@ -270,9 +269,9 @@ def _may_give(arrays, b, sign):
 def _pass_through_rack(arrays, queue_end, reached, sign):
     """Continue the search for a path of leadership at the other brokers of a full rack.
 
-    Broker ``reached`` of the rack was reached, but the rack leads as many partitions as it may. So
-    another of its brokers must pass a leadership on. These brokers are appended to the search's
-    queue, whose new end is returned.
+    The broker ``reached`` is in this rack, which leads as many partitions as it may. So another of
+    its brokers must pass a leadership on. These brokers are appended to the search's queue, whose
+    new end is returned.
     """
     rack, parent = arrays.rack, arrays.parent
     for b in range(len(rack)):
@@ -313,8 +312,7 @@ def _keep_positions(task: ReplicaTask, replica: NDArray[np.int32]) -> NDArray[np
 
 @kernel("void(int64[::1], int32[::1], int64[::1], int32[::1], int32[::1])")
 def _write_chosen_brokers(start, out, old_start, old, chosen):
-    """Write each partition's chosen brokers to ``out``, so that replicas that stay keep their
-    positions.
+    """Write each partition's chosen brokers to ``out``; replicas that stay keep their positions.
 
     The first replica of a partition is its preferred leader, so positions matter. ``start`` and
     ``old_start`` are the offsets of each partition's chosen and current replicas, ``old`` are the

@@ -236,7 +236,7 @@ class LocalSearch:
                 return
 
     def _rank_plan(self) -> tuple[float, ...]:
-        """Return a score by which placements are compared; a lower tuple is better.
+        """Return costs as a tuple by which placements are compared; the lower tuple is better.
 
         It has the imbalances, most important first, and then the bytes moved.
         """
@@ -258,7 +258,7 @@ class LocalSearch:
         )
 
     def _can_skip_round(self, penalties: Penalties) -> bool:
-        """Return whether a round of the search can be skipped because it would move nothing.
+        """Return whether a round of the search can be skipped, because it would move no replica.
 
         This is so if the given penalties rise only for resources that are within all balance
         limits.

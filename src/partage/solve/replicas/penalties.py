@@ -50,7 +50,7 @@ _ROOM, _RACK_RULE = 1e8, 1e6
 
 @dataclass(frozen=True, eq=False)
 class Penalties:
-    """Cost of one unit of imbalance on a broker or rack, in bytes moved.
+    """Cost of one unit of imbalance on a broker or rack, in the same unit as moved bytes.
 
     The local search minimises these costs together with the bytes that it moves.
 
@@ -172,7 +172,7 @@ def penalty_change(placement, place, partition, sign, first):
     The penalty is a cost for each unit of a resource outside the balance limits.
 
     Args:
-        placement: state of the search.
+        placement: the placement of replicas and its totals, as arrays.
         place: index of the broker or rack.
         partition: the replica's partition.
         sign: 1 if the replica is added, -1 if it is removed.
@@ -194,9 +194,8 @@ def penalty_change(placement, place, partition, sign, first):
 def rack_penalty_change(placement, rack, partition, sign):
     """Return how much the imbalance penalty of a rack rises if it gets or loses a replica.
 
-    ``rack`` is the rack, ``partition`` the replica's partition. ``sign`` is 1 to add the replica,
-    -1 to remove it. ``placement`` is the state of the search. The result is 0 if racks have no
-    balance limits.
+    ``placement`` has the current replicas, ``partition`` is the replica's partition. ``sign`` is 1
+    to add the replica, -1 to remove it. The result is 0 if racks have no balance limits.
     """
     place = len(placement.rack) + rack
     if place < placement.held.shape[1]:
@@ -251,7 +250,7 @@ def rack_rule_change(placement, partition, from_rack, to_rack):
     """Return how many more violations of the rack rule a partition has if a replica changes racks.
 
     The rack rule limits how many replicas of a partition a rack has. ``from_rack`` is -1 for an
-    added replica, ``to_rack`` is -1 for a removed one. ``placement`` is the state of the search.
+    added replica, ``to_rack`` is -1 for a removed one. ``placement`` has the current replicas.
     """
     if from_rack == to_rack:
         return 0

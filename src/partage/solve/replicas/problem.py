@@ -40,7 +40,7 @@ UNBOUNDED = np.iinfo(np.int64).max // 4
 
 
 class SearchArrays(NamedTuple):
-    """The state of the replica placement search as a tuple of arrays, for compiled code.
+    """Placement of replicas and its totals as a tuple of arrays, for compiled code.
 
     P, S, B and Z are the numbers of partitions, planned replicas, brokers, and racks with balance
     limits. K is the number of resources: capacity, replicas, bytes and load.
@@ -105,9 +105,9 @@ class SearchState:
 
     @classmethod
     def without_replicas(cls, task: ReplicaTask) -> SearchState:
-        """Create the state of a search in which no replica has a broker yet.
+        """Create the state of a local search in which no replica has a broker yet.
 
-        ``task`` is the reassignment.
+        ``task`` has the cluster, the brokers to use and the balance limits.
         """
         count = int(task.first_replica[-1])
         return cls(
@@ -144,13 +144,13 @@ class SearchState:
 def sum_by_broker_and_rack(
     task: ReplicaTask, partition: NDArray[np.integer], broker: NDArray[np.integer]
 ) -> Ints:
-    """Add up what given replicas use of each resource, by broker and by rack.
+    """Add up the resources that replicas use on each broker and on each rack.
 
     The resources are capacity, replicas, bytes and load. The result is int64[4, brokers + racks]:
     brokers first, then racks.
 
     Args:
-        task: the reassignment, which has the amounts that a replica of each partition needs.
+        task: cluster and balance limits, with the amounts that a replica of each partition needs.
         partition: int[n], the partition of each replica.
         broker: int[n], the broker of each replica.
     """

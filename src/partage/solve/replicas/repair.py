@@ -44,15 +44,16 @@ def select_free_partitions(
 ) -> Ints:
     """Choose the partitions that the next repair step may change; all others keep their brokers.
 
-    Half are those whose brokers cost most above the cheapest ones. A quarter have many bytes and a
-    quarter few, others in each step. The result is int64[n], ascending.
+    About half are partitions whose brokers in the plan cost much more than their cheapest brokers.
+    The others are some of the largest and some of the smallest partitions. Each step frees another
+    selection. The result is int64[n], ascending.
 
     Args:
         task: cluster, brokers to use and balance limits.
         prices: float64[4, brokers + racks], the dual price of each resource on each broker and
             rack.
         plan: int32[replicas], the brokers of the plan to improve.
-        cheapest: int32[replicas], the cheapest brokers at these prices.
+        cheapest: int32[replicas], each partition's cheapest brokers at these prices.
         step: number of the repair step, from 0.
     """
     many = max(_PAIRS // max(int(task.receives.sum()), 1), 8)
@@ -71,10 +72,10 @@ def select_free_partitions(
 
 
 def _partition_costs(task: ReplicaTask, prices: Floats, plan: NDArray[np.int32]) -> Floats:
-    """Return the cost of each partition in a plan: bytes moved plus the prices of its brokers.
+    """Return each partition's cost in a plan: bytes to move plus dual prices of its brokers.
 
-    ``prices`` (float64[4, brokers + racks]) are dual prices: costs per unit of a resource. ``task``
-    is the reassignment. The result is float64[partitions].
+    ``prices`` (float64[4, brokers + racks]) are costs per unit of a resource. ``task`` is the
+    replica reassignment. The result is float64[partitions].
     """
     owner, whole = task.partition_of_replica, prices_of_brokers(task, prices)
     paid = np.zeros(len(plan))
@@ -89,7 +90,7 @@ def _partition_costs(task: ReplicaTask, prices: Floats, plan: NDArray[np.int32])
 def restrict_to_partitions(
     task: ReplicaTask, partitions: Ints, plan: NDArray[np.int32]
 ) -> tuple[ReplicaTask, Bools]:
-    """Reduce a reassignment to some of its partitions, while all others stay where they are.
+    """Reduce a reassignment to some partitions; all others keep the brokers of a plan.
 
     The smaller problem can be solved exactly.
 
@@ -130,8 +131,7 @@ def restrict_to_partitions(
 def yield_neighbour_plans(
     task: ReplicaTask, plan: NDArray[np.int32], *, max_plans: int
 ) -> Iterator[NDArray[np.int32]]:
-    """Yield all plans that differ from ``plan`` in one replica's broker, then those that differ in
-    two.
+    """Yield the plans that differ from ``plan`` in the broker of one replica, then of two replicas.
 
     Each replica only goes where it may move. The caller checks whether a plan is valid.
 

@@ -250,8 +250,7 @@ class ReplicaSwaps:
         *,
         to_other_racks: bool,
     ) -> tuple[Ints, Ints]:
-        """Find pairs of replicas whose swap would lower a resource of a broker by about a given
-        amount.
+        """Find pairs of replicas whose swap lowers a broker's resource use by about ``excess``.
 
         Args:
             index: replicas of each broker, sorted by their use of the resource.
@@ -299,12 +298,11 @@ class ReplicaSwaps:
     def _select_cheapest_estimates(
         self, first_replica: Ints, second_replica: Ints, *, to_other_racks: bool
     ) -> Ints:
-        """Return the indices of the 4096 swaps with the lowest estimated cost, to be computed
-        exactly.
+        """Return the indices of the 4096 swaps with the lowest estimated cost.
 
-        The estimate assumes that both replicas are copied and that no rule forbids the swap.
-        ``first_replica`` and ``second_replica`` have the two replicas of each swap. With
-        ``to_other_racks``, penalties of racks count too.
+        The exact cost of these is computed afterwards. The estimate assumes that both replicas are
+        copied and that no rule forbids the swap. ``first_replica`` and ``second_replica`` have the
+        two replicas of each swap. With ``to_other_racks``, penalties of racks count too.
         """
         task, broker, rack = self.task, self.state.broker, self.task.cluster.rack_of_broker
         p, q, b, c = (
@@ -376,7 +374,7 @@ class ReplicaSwaps:
         """Return how much penalties for imbalance rise if two brokers (or two racks) exchange
         replicas.
 
-        A replica of partition ``partition`` goes from ``place`` to ``other_place``, one of
+        A replica of ``partition`` goes from ``place`` to ``other_place``, one of
         ``other_partition`` from ``other_place`` to ``place``. All are arrays with one element per
         exchange. ``first`` is the index of the first penalty: 0 for brokers, K + 1 for racks (K
         resources).
@@ -432,10 +430,10 @@ class ReplicaSwaps:
 
 
 class _ReplicaIndex:
-    """Index that finds the replicas of a broker by a sort key of their partitions, such as size.
+    """Index of each broker's replicas, sorted by a key of their partitions, such as their size.
 
-    It shows the placement at the time when it was built. Broker and rank of the key make one
-    number, so that one sorted array answers both searches::
+    It does not follow later changes of the placement. Replicas are sorted by broker, then by the
+    key's rank. In this example, broker 0 has three replicas and broker 1 has two::
 
         broker      0  0  0 | 1  1
         rank        2  5  5 | 0  7

@@ -56,9 +56,9 @@ _LEAST_GAIN = 1e-6
 
 
 class SweepArrays(NamedTuple):
-    """Work arrays of a sweep, which is one pass of the local search over the partitions.
+    """Cost of each broker and rack for one partition, in a pass of the local search.
 
-    They hold the cost of each broker and rack for the partition that is visited.
+    The arrays are filled again for each partition that is visited.
 
     Attributes:
         excess: int64[3, K, brokers + racks], how far each broker or rack is above, below and
@@ -79,9 +79,9 @@ class SweepArrays(NamedTuple):
 
     @classmethod
     def for_task(cls, task: ReplicaTask) -> SweepArrays:
-        """Create the work arrays for a reassignment, filled with zeros.
+        """Create the cost arrays for one pass of the local search, filled with zeros.
 
-        ``task`` is the reassignment, which decides their sizes.
+        ``task`` is the replica reassignment, whose numbers of brokers and racks decide their sizes.
         """
         (kinds, places), racks = task.low.shape, task.rack_low.shape[1]
         return cls(
@@ -97,9 +97,9 @@ def sweep_partitions(placement, costs, candidates):
     A replica only moves if that lowers the cost: the bytes copied plus penalties for imbalance.
 
     Args:
-        placement: state of the search; changed in place.
-        costs: work arrays of the sweep.
-        candidates: numbers of the partitions.
+        placement: the broker of each replica, with totals and balance limits; changed in place.
+        costs: arrays for the costs on each broker and rack; overwritten.
+        candidates: index numbers of the partitions to visit.
     """
     start, rack_cost = placement.start, costs.rack_cost
     n, moved = len(placement.rack), 0
@@ -200,10 +200,10 @@ def _cheapest_broker(placement, costs, replica_count, own_rack, restricted, limi
     """Return the cheapest broker for a replica, or -1 if no broker costs less than ``limit``.
 
     Args:
-        placement: state of the search.
+        placement: the broker of each replica, with totals and balance limits.
         costs: costs on each broker and rack for the replica's partition.
         replica_count: replication factor of the partition.
-        own_rack: rack of the replica's present broker.
+        own_rack: rack of the replica's current broker.
         restricted: whether the replica may only return to a current broker or repair the rack rule.
         limit: cost below which a broker is an improvement.
     """
@@ -245,8 +245,8 @@ def _add_replica(placement, costs, p, b, sign):
 def _move_replica(placement, costs, partition, replica):
     """Move a replica to its cheapest broker if that lowers the cost; return 1 if it moved, else 0.
 
-    ``partition`` and ``replica`` are its numbers. The search state (``placement``) and the costs on
-    each broker (``costs``) are updated.
+    ``partition`` and ``replica`` are index numbers. The ``placement`` and the ``costs`` on each
+    broker are updated.
     """
     rack, weight, penalty, move_cost = (
         placement.rack,
@@ -294,8 +294,7 @@ def _move_replica(placement, costs, partition, replica):
 
 
 class MoveCandidates:
-    """Filter that finds the partitions whose moves may lower the cost, so that sweeps skip all
-    others.
+    """Filter that finds the partitions whose moves may lower the cost, to skip all others.
 
     A move may help if a broker or rack is outside its balance limits, or if a replica can return to
     a current broker. Results are cached until a partition's brokers change.
@@ -322,9 +321,11 @@ class MoveCandidates:
         self._kinds = [k for k in range(len(KINDS)) if task.weight[k].any()]
 
     def find_candidates(self) -> Ints:
-        """Return the partitions whose moves may lower the cost at the current penalties.
+        """Return the partitions that may lower the cost if a replica moves (int64[n]).
 
-        The result is int64[n]. A partition that is left out cannot gain by any move.
+        The cost is the bytes copied plus penalties for imbalance. The check is optimistic:
+        partitions that are not returned cannot lower the cost, but some that are returned cannot
+        either.
         """
         state, task, owner = self.state, self.state.task, self.state.task.partition_of_replica
         n = len(task.alive)
@@ -590,7 +591,7 @@ def _drop_cheapest_replica(placement, partition, brokers, count):
     cost.
 
     Args:
-        placement: state of the search.
+        placement: the broker of each replica, with totals and balance limits.
         partition: the partition.
         brokers: positions of its replicas among all current replicas; changed in place.
         count: number of its replicas.
