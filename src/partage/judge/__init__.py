@@ -8,7 +8,7 @@ spread or its moves.
 * `certificates`: verification of claims about the best loads and the fewest moves;
 * `optimality`: verification of a plan's certificate;
 * `facts`, `ownership`: problem, entries and previous owners as arrays;
-* `replicas`, `replica_bounds`, `cost_splitting`: plans of replicas on brokers.
+* `replicas`, `replica_bounds`: plans of replicas on brokers.
 """
 
 from __future__ import annotations

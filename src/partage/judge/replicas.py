@@ -13,9 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import CertificateError
-from partage.judge.cost_splitting import split_cost_bound
 from partage.judge.rack_breaches import RackMinima, rack_minima
-from partage.judge.replica_bounds import MOVES, leader_imbalance_bound, plan_cost_bound
+from partage.judge.replica_bounds import (
+    MOVES,
+    leader_imbalance_bound,
+    plan_cost_bound,
+    split_cost_bound,
+)
 from partage.model import NewReplicas, ReplicaTask
 from partage.model.replicas import KINDS, LEAVE, RANKS, STAY, is_among
 

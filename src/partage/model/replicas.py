@@ -328,7 +328,7 @@ class SplitPrices(NamedTuple):
     """Dual prices that prove a lower bound of the bytes that any valid reassignment moves.
 
     They split each cost between partitions and brokers, so that each side is minimised alone
-    (Lagrangian decomposition, `partage.judge.cost_splitting`). This is used if a partition is as
+    (Lagrangian decomposition, `partage.judge.replica_bounds`). This is used if a partition is as
     large as the load that a broker may have. In case q, the broker holds the large partition q and
     none of those before it; in the last case it holds none. B, R, P, Q and Z are the numbers of
     brokers, current replicas, partitions, large partitions and balanced racks.

@@ -10,8 +10,8 @@ import pytest
 
 from partage.api.reassignments import reassign
 from partage.errors import CertificateError
-from partage.judge.cost_splitting import split_cost_bound
 from partage.judge.rack_breaches import rack_minima
+from partage.judge.replica_bounds import split_cost_bound
 from partage.judge.replicas import judge_replicas
 from partage.kernels import force_kernel_form
 from partage.model import Broker, NewReplicas, ReplicaCluster, ReplicaTask

@@ -7,7 +7,7 @@ formulation). A binary variable chooses the case.
 
 The other partitions form classes of similar size, so the programme is small.
 `place_large_partitions` solves it as a mixed-integer programme. `find_split_prices` solves the
-relaxation with more classes. Its dual prices prove a bound, which `partage.judge.cost_splitting`
+relaxation with more classes. Its dual prices prove a bound, which `partage.judge.replica_bounds`
 verifies.
 
 Sources: E. Balas, "Disjunctive Programming", Annals of Discrete Mathematics 5 (1979); M. Guignard,
