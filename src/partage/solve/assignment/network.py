@@ -83,7 +83,7 @@ class WorkBudget:
 def csr_positions(start: IntArray, rows: IntArray) -> IntArray:
     """Return the positions of the entries of the given rows in a sparse matrix (CSR arrays).
 
-    For example, if ``start`` is [0, 2, 3], row 1 has the entry 2 and row 0 the entries 0 and 1.
+    For example, if ``start`` is [0, 2, 3], the rows 1 and 0 have the positions 2, 0, 1.
 
     Args:
         start: offset of each row.
