@@ -165,7 +165,7 @@ def memory_after_assignment(strategy: Strategy, member: Member, cluster: Cluster
 def remembers_nothing(strategy: Strategy) -> bool:
     """Return whether consumers with this assignor store no state between rebalances.
 
-    This is so if the assignor has the default method `PlainStrategy.on_assignment`.
+    True if the assignor has the default method `PlainStrategy.on_assignment`.
     """
     return getattr(type(strategy), "on_assignment", None) is PlainStrategy.on_assignment
 
@@ -176,10 +176,10 @@ def _sends_by_default(strategy: Strategy) -> bool:
 
 
 def without_foreign_data(strategy: Strategy, group: Group) -> Group:
-    r"""Return a copy of a consumer group without its user data if an assignor cannot read them.
+    r"""Remove the user data from a consumer group if an assignor cannot read them; return a copy.
 
-    This is so if the members used another assignor when they sent them. If the user data have the
-    assignor's own format, the group itself is returned.
+    Members that used another assignor send such user data. If the data have the assignor's own
+    format, the group itself is returned.
 
     Args:
         strategy: the assignor that will run.

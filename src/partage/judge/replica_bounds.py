@@ -413,7 +413,7 @@ def split_cost_bound(
     """Return a lower bound of the bytes that a replica reassignment must copy between brokers.
 
     Dual prices prove it. They split the costs between partitions and brokers, so that each side is
-    minimised alone (Lagrangian decomposition); no plan costs less than the sum of both minima. The
+    minimised alone (Lagrangian decomposition). No plan costs less than the sum of both minima. The
     bound holds for all plans that are as good in every more important cost.
 
     Args:

@@ -161,7 +161,7 @@ class Kip441Document:
         ]
 
     def rank_clients(self, problem: TaskProblem) -> NDArray[np.int64]:
-        """Rank each client for each task by its lag; lower is better.
+        """Rank the clients for each task by their lags; a lower rank is better.
 
         The rank is -1 if the client runs the task, 0 if its lag is acceptable, 1 if its lag is
         unknown; otherwise it is the lag itself. ``problem`` has the tasks, and the clients with
@@ -234,8 +234,8 @@ class Kip441Document:
     ) -> bool:
         """Return whether the next rebalance would make the same plan, so that rebalances never end.
 
-        This is so if every task stays on its previous client, and all clients with a copy of a
-        task's state are caught up.
+        True if every task stays on its previous client, and all clients with a copy of a task's
+        state are caught up.
 
         Args:
             problem: the tasks and the clients.

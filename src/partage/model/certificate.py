@@ -20,9 +20,9 @@ TOPIC_EXCESS = "topic excess"
 class Certificate:
     """Proof that a partition assignment is optimal, or how far it can be from the optimum.
 
-    For each criterion, such as the number of moved partitions, it has the assignment's value and a
-    lower bound that no valid assignment can beat. ``partage.judge.verify_certificate`` verifies the
-    bounds from the consumer group and the cluster alone.
+    It has the assignment's value of each criterion, such as the number of moved partitions, and a
+    lower bound that holds for every valid assignment. ``partage.judge.verify_certificate`` verifies
+    the bounds from the consumer group and the cluster alone.
 
     Attributes:
         owner: int32[P], index of each partition's owner in the group, -1 for none.

@@ -453,7 +453,7 @@ def _divide_evenly(
 ) -> NDArray[np.float64]:
     """Divide a load among racks so that the racks' loads per broker are as equal as possible.
 
-    The result is what each rack gets (float64[racks]), found by bisection.
+    The result is each rack's part of the load (float64[racks]), found by bisection.
 
     Args:
         others: float64[racks], load that each rack already has.

@@ -226,7 +226,7 @@ def expect_kind(value: object, kind: type, path: str) -> None:
 def parse_problem(problem: object) -> Mapping[str, Any]:
     """Parse a JSON object that describes a consumer group and a cluster.
 
-    The description may also be a path, whose file is read.
+    The description may be JSON text, the path of a JSON file, or a parsed object.
 
     Args:
         problem: JSON text, the path of a file, or the parsed object, which is returned as it is.

@@ -15,9 +15,9 @@ __all__ = ["AiokafkaRange", "AiokafkaRoundRobin", "AiokafkaSticky"]
 class AiokafkaRange(PlainStrategy):
     """aiokafka's range assignor: members, sorted by id, get consecutive partitions of each topic.
 
-    It differs from Java's ``range``: instance ids and racks have no effect, so the plan changes
-    when a static member rejoins with a new id; names sort by code points; a member's list is in
-    order of topic names; a member that names a topic twice loses its first range.
+    It differs from Java's ``range`` in four points. Instance ids and racks have no effect, so the
+    plan changes if a static member rejoins with a new id. Names sort by code points. A member's
+    list is in order of topic names. A member that names a topic twice loses its first range.
 
     It gives the same results as ``aiokafka.coordinator.assignors.range.RangePartitionAssignor`` of
     aiokafka 0.14.0. Cost: O(P + M log M) for P partitions and M members with equal subscriptions.
@@ -45,8 +45,8 @@ class AiokafkaRange(PlainStrategy):
 class AiokafkaRoundRobin(PlainStrategy):
     """aiokafka's round-robin assignor: partitions go in turn to members, sorted by member id.
 
-    It differs from Java's ``roundrobin``: instance ids have no effect, names sort by code points,
-    and a group without members has an empty plan instead of an error.
+    It differs from Java's ``roundrobin`` in three points. Instance ids have no effect, and names
+    sort by code points. A group without members has an empty plan instead of an error.
 
     It gives the same results as
     ``aiokafka.coordinator.assignors.roundrobin.RoundRobinPartitionAssignor`` of aiokafka 0.14.0.

@@ -21,9 +21,9 @@ __all__ = ["FranzGoRange", "FranzGoRoundRobin", "SaramaRange", "SaramaRoundRobin
 class FranzGoRange(PlainStrategy):
     """franz-go's range assignor: members, static ones first, get consecutive partitions per topic.
 
-    It differs from Java's ``range``: racks have no effect (the option ``BalanceRacks`` is off by
-    default and not imitated), names sort by bytes, and a member that names a topic twice has two
-    ranges of it.
+    It differs from Java's ``range`` in three points. Racks have no effect (the option
+    ``BalanceRacks`` is off by default and not imitated). Names sort by bytes. A member that names a
+    topic twice has two ranges of it.
 
     It gives the same results as ``RangeBalancer`` of franz-go 1.22.2, except the order of a
     member's topics. Cost: O(P + M log M) for each topic.
@@ -86,8 +86,8 @@ class FranzGoRoundRobin(PlainStrategy):
 class SaramaRange(PlainStrategy):
     """Sarama's range assignor: members, sorted by id, get consecutive partitions of each topic.
 
-    It differs from Java's ``range``: instance ids and racks have no effect, so the plan changes
-    when a static member rejoins with a new id, and names sort by bytes.
+    It differs from Java's ``range`` in two points. Instance ids and racks have no effect, so the
+    plan changes if a static member rejoins with a new id. Names sort by bytes.
 
     It gives the same results as ``BalanceStrategyRange`` of Sarama 1.61.1, except the order of a
     member's topics. Cost: O(P + M log M) for each topic.

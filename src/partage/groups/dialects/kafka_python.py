@@ -30,10 +30,10 @@ __all__ = [
 class KafkaPythonRange(PlainStrategy):
     """kafka-python's range assignor; a defect leaves some members without partitions.
 
-    It differs from Java's ``range``: racks have no effect; names sort by code points; a member's
-    list is in order of topic names; a member that names a topic twice loses its first range. If
-    static and dynamic members alternate in join order, only the last ones of each kind get
-    partitions (`sort_members`).
+    If static and dynamic members alternate in join order, only the last ones of each kind get
+    partitions (`sort_members`). Other differences from Java's ``range``: racks have no effect, and
+    names sort by code points. A member's list is in order of topic names. A member that names a
+    topic twice loses its first range.
 
     It gives the same results as ``kafka.coordinator.assignors.range.RangePartitionAssignor`` of
     kafka-python 3.0.12. Cost: O(P + M log M) for P partitions and M members with equal
@@ -116,8 +116,9 @@ class KafkaPythonSticky(RemembersAssignment):
     list is sorted by topic and number. Its user data begins with a version, so members of Java or
     aiokafka cannot read it, and it cannot read theirs (`partage.groups.dialects.user_data`).
 
-    Guarantees: loads differ by at most one, or no partition can go from a member to one that
-    has at least two less. A partition stays with its newest claimant unless balance needs it.
+    Guarantees: loads differ by at most one, or each partition's owner has at most one partition
+    more than any other subscriber of its topic. A partition stays with its newest claimant unless
+    balance needs it.
 
     Cost: O(P log P + moves log M); the class itself takes O(P² M).
 

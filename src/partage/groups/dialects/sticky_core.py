@@ -625,10 +625,11 @@ class PythonMovements:
         self._slots: dict[tuple[int, int, int], list[int]] = {}
 
     def partition_to_move(self, slot: int, topic: int, source: int, target: int) -> int:
-        """Return the partition to move to member ``target``, preferably one that came from it.
+        """Return the partition to move from member ``source`` to member ``target``.
 
-        Instead of ``slot``, a partition of the same topic that moved from ``target`` to ``source``
-        before moves back. That has the same effect on loads and keeps one more partition in place.
+        It is ``slot``, unless a partition of the same topic moved from ``target`` to ``source``
+        before: then that one moves back. The loads are the same, but one partition more is in its
+        old place.
 
         Args:
             slot: the partition that should move (an index of the sorted partitions).

@@ -289,9 +289,9 @@ def _unknown_topic(key: str, topic: str) -> str:
 
 
 def needs_loads(problem: Problem, settings: OptimalSettings) -> bool:
-    """Return whether weighted loads must be balanced instead of numbers of partitions.
+    """Return whether the optimal assignor must balance weighted loads instead of partition counts.
 
-    That is so if partitions have weights, or if members have unequal weights or a capacity.
+    True if partitions have weights, or if members have unequal weights or a capacity.
 
     Args:
         problem: the consumer group and the cluster.

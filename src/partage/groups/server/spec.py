@@ -438,9 +438,9 @@ class CoordinatorAssignorError(UnsupportedProblemError):
 class GroupSpec:
     """Input of an assignor in the broker: subscriptions, topic ids and previous assignment.
 
-    It corresponds to Kafka's ``GroupSpec``. If only a `Problem` is given, the members' owned
-    partitions are the previous assignment, missing topic ids are derived from names, and every
-    partition is assignable.
+    It corresponds to Kafka's ``GroupSpec``. By default, the members' owned partitions are the
+    previous assignment, missing topic ids are derived from names, and every partition is
+    assignable.
 
     With ``several_owners`` (share groups), several members may own the same partition.
 

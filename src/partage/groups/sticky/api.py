@@ -48,12 +48,12 @@ class Sticky(PlainStrategy):
 
     Guarantees, in order of priority:
 
-    1. loads differ by at most one; with unequal subscriptions, no member has a partition
-       that a subscriber with at least two partitions fewer could take;
-    2. partitions stay with the member that claims them. The newer generation wins; claims of
-       one generation on one partition cancel each other;
-    3. with racks (KIP-881), partitions go to members on a rack of one of their replicas where
-       the first two leave a choice; members lose partitions that they own across racks.
+    1. loads differ by at most one; with unequal subscriptions, the owner of a partition has at most
+       one partition more than any other subscriber of its topic;
+    2. partitions stay with the member that claims them. The newer generation wins; claims of one
+       generation on one partition cancel each other;
+    3. with racks (KIP-881), partitions go to members on a rack of one of their replicas where the
+       first two leave a choice; members lose partitions that they own across racks.
 
     Java's hash order of the member ids decides which members may keep one more partition: neither
     join order nor names matter, and the plan is the same on any machine.

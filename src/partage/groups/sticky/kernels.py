@@ -244,11 +244,10 @@ def _add_movement(movements, state, topic, slot, source, target):
 
 @kernel_helper
 def _partition_to_move(movements, topic, slot, owner, target):
-    """Return a partition of ``topic`` to move to member ``target``, preferably one that came from
-    it.
+    """Return the partition of ``topic`` to move from member ``owner`` to member ``target``.
 
-    A partition that moved from ``target`` to ``owner`` before moves back instead of ``slot``: the
-    first in Java's order (Kafka's ``getTheActualPartitionToBeMoved``).
+    It is ``slot``, unless a partition moved from ``target`` to ``owner`` before: then that one
+    moves back, the first in Java's order (Kafka's ``getTheActualPartitionToBeMoved``).
     """
     net, sets = movements.net, movements.sets
     source = net[FROM, slot] if net[TO, slot] >= 0 else owner

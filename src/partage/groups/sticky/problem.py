@@ -33,9 +33,9 @@ _NO_KEYS = np.zeros(0, np.int64)
 class PartitionSlots:
     """Numbering of partitions by array indices ("slots") for the sticky assignors.
 
-    Existing partitions come first, sorted by topic and number. Then follow partitions that do not
-    exist, but that a member reports as owned or that Kafka expects because it numbers a topic's
-    partitions from 0. Kafka assigns them, too (Q26 in docs/quirks.md).
+    Existing partitions come first, sorted by topic and number. Partitions that do not exist follow:
+    a member reports them as owned, or Kafka expects them because it numbers a topic's partitions
+    from 0. Kafka assigns them, too (Q26 in docs/quirks.md).
 
     Args:
         sticky: the problem with the existing partitions.

@@ -459,7 +459,7 @@ class CheapestChoices:
     def _broker_costs(
         self, partitions: slice, weight: Floats, prices: Floats, per_byte: float
     ) -> tuple[Floats, Floats, Bools]:
-        """Return what a replica of each of several partitions would cost on each broker.
+        """Return the cost of a replica of each partition in a range, on each broker.
 
         Args:
             partitions: range of partitions.

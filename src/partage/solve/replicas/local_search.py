@@ -260,8 +260,7 @@ class LocalSearch:
     def _can_skip_round(self, penalties: Penalties) -> bool:
         """Return whether a round of the search can be skipped, because it would move no replica.
 
-        This is so if the given penalties rise only for resources that are within all balance
-        limits.
+        True if the given penalties rise only for resources that are within all balance limits.
         """
         n, now = len(self.task.alive), self.state.penalty
         off = outside_bands(self.task, self.state.held)

@@ -52,15 +52,15 @@ class SearchArrays(NamedTuple):
         old: int32[R], the broker of each current replica.
         fate: int8[R], `FREE`, `STAY` or `LEAVE` of each current replica.
         fixed: uint8[S], 1 for replicas that must stay on their broker; changes.
-        held: int64[K, B + Z], the amount of each kind on each broker and rack; changes.
-        low, high: int64[K, B + Z], the limits of each band.
-        weight: int64[K, P], weight of a replica in each kind.
+        held: int64[K, B + Z], the amount of each resource on each broker and rack; changes.
+        low, high: int64[K, B + Z], the balance limits of these amounts.
+        weight: int64[K, P], the amount of each resource that a replica needs.
         cost: int64[P], bytes that a copy of a replica moves.
         penalty: float64[2 K + 1], the current `Penalties`.
         rack: int32[B], the rack of each broker.
         rack_low, rack_high: int64[factor, racks], the rack rule.
         receives: uint8[B], 1 for brokers that may get new replicas.
-        closed: uint8[P], 1 for partitions of which only replicas that have to move may move.
+        closed: uint8[P], 1 for partitions that should not move unless they must.
     """
 
     start: Int64s

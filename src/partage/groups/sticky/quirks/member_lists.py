@@ -360,11 +360,10 @@ class PartitionMovements:
         self._sets.setdefault((k, old_owner, new_owner), _JavaHashSet()).add_slot(slot, hashed)
 
     def partition_to_move(self, slot: int, old_owner: int, new_owner: int) -> int:
-        """Return the partition to move to member ``new_owner``, preferably one that came from it.
+        """Return the partition to move from member ``old_owner`` to member ``new_owner``.
 
-        Instead of ``slot``, a partition of the same topic that moved from ``new_owner`` to
-        ``old_owner`` before moves back, so one move less remains (Kafka's
-        ``getTheActualPartitionToBeMoved``).
+        It is ``slot``, unless a partition of the same topic moved from ``new_owner`` to
+        ``old_owner`` before: then that one moves back (Kafka's ``getTheActualPartitionToBeMoved``).
         """
         if slot in self._net:
             old_owner = self._net[slot][0]
