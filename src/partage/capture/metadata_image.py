@@ -100,7 +100,7 @@ class MetadataImage:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether records of the KRaft metadata log are waiting for the end of their transaction
+        """True if records of the KRaft metadata log wait for the end of their transaction
         (KIP-868).
 
         They do not change the state of the cluster before that.

@@ -170,7 +170,7 @@ class AccessReport:
 
     @property
     def can_capture(self) -> bool:
-        """Whether the account has every permission that ``partage capture`` requires.
+        """True if the account has every permission that ``partage capture`` requires.
 
         A permission that the brokers do not report counts as present.
         """

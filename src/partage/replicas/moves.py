@@ -72,7 +72,7 @@ class ReplicaMoves:
 
     @property
     def source_broker(self) -> NDArray[np.int32]:
-        """Broker that gives up a replica for each copy of a reassignment plan (int32[n]).
+        """Broker that loses a replica with each copy of a reassignment plan (int32[n]).
 
         A broker is an index in the cluster's list of brokers. It is -1 if the copy is an additional
         replica.
