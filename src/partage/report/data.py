@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from partage.errors import InvalidCaptureError
-from partage.report.back_tests import back_tests, settings_by_group
+from partage.report.gains import back_tests, settings_by_group
 from partage.report.run import (
     BackTest,
     BadRecord,

@@ -15,17 +15,17 @@ from numpy.typing import NDArray
 
 from partage.report.data import is_recorded, load_table
 from partage.report.gains import sum_gains
-from partage.report.interval_arrays import (
+from partage.report.messages import TimeUnit, downtime_text, format_estimate, groups_unit
+from partage.report.run import Estimate, FigureRange, GroupFigures, RunFigures
+from partage.report.timeline import (
     MAX_MEMBERS,
+    columns_of,
     count_partition_changes,
-    keep_owners,
+    draw_timeline,
     merge_owners,
     to_owned_intervals,
     to_unread_times,
 )
-from partage.report.messages import TimeUnit, downtime_text, format_estimate, groups_unit
-from partage.report.run import Estimate, FigureRange, GroupFigures, RunFigures
-from partage.report.timeline import columns_of, draw_timeline
 from partage.runs.row_groups import Part, split_groups
 from partage.tables.statuses import DONE, PER_REBALANCE, RECORDED
 
@@ -247,7 +247,7 @@ def _group_details(
     changes = columns_of(count_partition_changes(rows, moments, owned, last))
     used: Iterable[int] = range(len(owned.owners))
     if reduced:
-        used = keep_owners(
+        used = _keep_owners(
             [of["owner"] for of in (drawn["boxes"], changes) if of], len(owned.owners)
         )
     names = [owned.owners[i] for i in used]
@@ -277,6 +277,30 @@ def _worst_entries(
          "cheapest": columns_of(_list_cheapest(simulated.get(_key(listed.rows[i]), {}), unit))}
         for i in listed.worst
     ]  # fmt: skip
+
+
+def _keep_owners(columns: Sequence[list[int]], owners: int) -> list[int]:
+    """Keep the owners that are used, and number them again in place, in the same order.
+
+    Args:
+        columns: lists of owners' numbers, which are changed.
+        owners: number of owners.
+
+    Returns:
+        the former numbers of the owners that are kept.
+
+    >>> columns = [[5, 2, 5], [2]]
+    >>> _keep_owners(columns, 7), columns
+    ([2, 5], [[1, 0, 1], [0]])
+    """
+    used = np.zeros(owners, bool)
+    for column in columns:
+        used[column] = True
+    places = np.cumsum(used) - 1
+    for column in columns:
+        column[:] = places[column].tolist()
+    kept: list[int] = np.flatnonzero(used).tolist()
+    return kept
 
 
 def _gap_entry(gap: _Gap, first_ms: int) -> dict[str, int]:

@@ -12,7 +12,7 @@ from tests.support.published import NASTY, group, published, rebalance, replayed
 
 from partage.errors import InvalidCaptureError
 from partage.report import data
-from partage.report.back_tests import back_tests
+from partage.report.gains import back_tests
 from partage.report.messages import run_headline
 from partage.report.run import FigureRange
 from partage.tables.statuses import CUMULATIVE, NOT_YET, PER_REBALANCE, RECORDED, REFUSED

@@ -9,8 +9,13 @@ import pyarrow as pa
 import pytest
 
 from partage.report.group_details import member_labels
-from partage.report.interval_arrays import count_partition_changes
-from partage.report.timeline import MAX_BINNED_ROWS, OwnedIntervals, UnreadTimes, draw_timeline
+from partage.report.timeline import (
+    MAX_BINNED_ROWS,
+    OwnedIntervals,
+    UnreadTimes,
+    count_partition_changes,
+    draw_timeline,
+)
 
 
 def owned(*intervals, partitions: int) -> OwnedIntervals:
