@@ -29,7 +29,7 @@ _SCRIPT = """
 import json, sys
 from pathlib import Path
 from pyspark.sql import SparkSession
-from partage.jobs.watch.stream_output import LakeTables, StreamFolder
+from partage.jobs.watch.stream_output import StreamLakeTables, StreamFolder
 from tests.unit.test_watch_output import _none, _publish, _rows
 
 out, jars, where = sys.argv[1:]
@@ -43,7 +43,7 @@ spark = (
 )
 folder = StreamFolder(Path(out))
 folder.prepare()
-lake = LakeTables(spark, "delta", where)
+lake = StreamLakeTables(spark, "delta", where)
 lake.prepare()
 lake.prepare()
 steps = [

@@ -151,6 +151,6 @@ def test_the_reason_of_the_jvm_is_in_the_error() -> None:
             error.java_exception = SimpleNamespace(getMessage=lambda: "View is not an interface")
             raise error
 
-    lake = stream_output.LakeTables(Session(), "iceberg", "lake.k")
+    lake = stream_output.StreamLakeTables(Session(), "iceberg", "lake.k")
     with pytest.raises(InvalidConfigError, match=r"\(View is not an interface\); Spark needs"):
         lake.create_tables()

@@ -54,8 +54,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "OPEN_ROWS",
-    "LakeTables",
     "StreamFolder",
+    "StreamLakeTables",
     "expect_lake",
     "expect_stream_folder",
     "stored_schema",
@@ -404,7 +404,7 @@ def expect_lake(text: str) -> tuple[str, str]:
 
 
 @dataclass
-class LakeTables:
+class StreamLakeTables:
     """Writer of the tables of `partage watch` to Delta or Iceberg.
 
     These tables have only current rows: rows that were replaced are deleted.

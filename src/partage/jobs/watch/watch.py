@@ -59,8 +59,8 @@ from partage.jobs.watch.group_tables import (
     update_history,
 )
 from partage.jobs.watch.stream_output import (
-    LakeTables,
     StreamFolder,
+    StreamLakeTables,
     expect_lake,
     expect_stream_folder,
     write_changes,
@@ -214,7 +214,7 @@ def watch_groups(
         opened.enter_context(worker_errors())
         lake = None
         if wanted.tables is not None:
-            lake = LakeTables(running, *expect_lake(wanted.tables))
+            lake = StreamLakeTables(running, *expect_lake(wanted.tables))
             lake.create_tables()
         rows = (
             _capture_rows(running, name, wanted)
@@ -680,7 +680,7 @@ class _Publisher:
     """Writer that publishes the tables of each micro-batch, and reports progress."""
 
     folder: StreamFolder
-    lake: LakeTables | None
+    lake: StreamLakeTables | None
     report: Callable[[BatchReport], None]
 
     def publish_batch(self, changes: DataFrame, batch: int) -> None:
