@@ -67,10 +67,11 @@ _CHANGES = {"eager": 1, "cooperative": 2, "consumer": 3}
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A recommended change to one consumer group, the evidence for it, and the expected gain.
+    """A recommended change to one consumer group, with its evidence in the log and its expected
+    gain.
 
     Attributes:
-        rule: name of the rule that gives the advice.
+        rule: name of the rule that recommends the change.
         title: the change in a few words, equal for all groups.
         why: the evidence in the log, with numbers.
         lines: configuration lines to copy.
@@ -116,7 +117,7 @@ class MergedAdvice:
 class Settings:
     """Client settings (protocol, strategy, options) that would save a consumer group downtime.
 
-    The saving follows from a simulation of the group under these settings.
+    A simulation of the group with these settings shows the saving.
 
     Attributes:
         policy: name of the settings, such as ``consumer/uniform``.
@@ -172,8 +173,8 @@ def _advise_best_settings(rule: str, group: GroupFigures) -> Advice | None:
     """Recommend the client settings that would save a consumer group most downtime.
 
     Several advice rules use this function, one for each kind of change, such as a change of the
-    protocol. ``rule`` is the name of the calling rule. The result is None if the group has no
-    better settings, or if another rule covers this change.
+    protocol; ``rule`` is the calling rule's name. The result is None if the group has no better
+    settings, or if another rule covers this change.
     """
     best = best_policy(group)
     if best is None or _rule_of(group, best.policy) != rule:
@@ -190,10 +191,10 @@ def _advise_best_settings(rule: str, group: GroupFigures) -> Advice | None:
 
 
 def _simulation_error_sentence(group: GroupFigures) -> str:
-    """Return a sentence for the report that says how exact the simulation of a consumer group is.
+    """Return a sentence for the report on how exact the simulation of a consumer group is.
 
-    It names the difference between the simulated and the recorded downtime, with the present
-    settings in both.
+    It states the difference between the simulated downtime, with the group's present settings, and
+    the recorded downtime.
     """
     error = simulation_error(group) or 0.0
     if error < _SMALLEST_ERROR:
@@ -256,8 +257,7 @@ def _static_always_costs(group: GroupFigures) -> bool:
 
 
 def _certainly_improves(group: GroupFigures, metric: str, strategy: str) -> bool:
-    """Return whether changing a group to the strategy cooperative-sticky certainly improves a
-    metric.
+    """Return whether the strategy cooperative-sticky would certainly improve a metric of a group.
 
     The improvement must be larger than the error of the simulation, and downtime may not grow.
 
@@ -282,7 +282,7 @@ def _certainly_improves(group: GroupFigures, metric: str, strategy: str) -> bool
 
 
 def _advise_against_range(group: GroupFigures) -> Advice | None:
-    """Recommend another strategy than ``range`` to a group in which ``range`` leaves members idle.
+    """Recommend another strategy to a group in which the strategy ``range`` leaves members idle.
 
     The range strategy assigns each topic independently, so that the first members get more
     partitions than the last ones. The result is None if the group needs no such change.
@@ -305,8 +305,7 @@ def _advise_against_range(group: GroupFigures) -> Advice | None:
 
 
 def _advise_against_roundrobin(group: GroupFigures) -> Advice | None:
-    """Recommend another strategy than ``roundrobin`` to a group in which it moves too many
-    partitions.
+    """Recommend another strategy to a group in which ``roundrobin`` moves partitions without need.
 
     The result is None if the group has another strategy, or if no partition moved without need.
     """
@@ -408,9 +407,9 @@ def _advise_frequent_polls(group: GroupFigures) -> Advice | None:
 
 
 def _advise_fewer_members(group: GroupFigures) -> Advice | None:
-    """Recommend fewer members to a consumer group that mostly has more members than partitions.
+    """Recommend fewer members to a consumer group that usually has more members than partitions.
 
-    The result is None if the members exceed the partitions after at most half of its rebalances.
+    The result is None unless this is so after more than half of its rebalances.
     """
     crowded, settled = group.traits.crowded, group.traits.settled
     # A replacement may briefly coexist with its dead predecessor.
@@ -428,9 +427,9 @@ def _advise_fewer_members(group: GroupFigures) -> Advice | None:
 def _advise_slow_rollouts(group: GroupFigures) -> Advice | None:
     """Recommend slower rollouts to a group whose deployments cause rebalance storms.
 
-    A rebalance storm is a series of rebalances in quick succession. The result is None if storms
-    have less than a quarter of the group's rebalances. It is also None if members that start or
-    stop are not their most frequent trigger.
+    A rebalance storm is a series of rebalances in quick succession. The result is None if less than
+    a quarter of the group's rebalances are in storms, or if members that start or stop are not the
+    most frequent trigger.
     """
     traits = group.traits
     if not traits.storms or traits.stormy < _LEAST_STORM_SHARE * group.rebalances:
@@ -456,10 +455,10 @@ def _advise_slow_rollouts(group: GroupFigures) -> Advice | None:
 
 
 class _Cure(NamedTuple):
-    """Recommended action against a cause of rebalances that no client setting removes.
+    """Recommended action against a cause of rebalances that client settings cannot remove.
 
-    ``title`` names the action, ``sentences`` explain it. For example, if members stop often, the
-    user should find out why.
+    ``title`` names the action, and ``sentences`` explain it. For example, if members stop often,
+    the user should find out why.
     """
 
     title: str
@@ -506,7 +505,7 @@ _CURES: dict[str, _Cure] = {
 def _advise_to_keep_strategy(group: GroupFigures) -> Advice | None:
     """Recommend to keep a group's strategy if no simulated alternative is clearly better.
 
-    The advice then names an action against the main cause of the group's rebalances. The result is
+    The advice also names an action against the main cause of the group's rebalances. The result is
     None if too few alternatives were simulated, or if another rule recommends a change.
     """
     lost, tried = group.downtime_bounds, [f for f in group.figures.values() if f.saved is not None]
@@ -589,8 +588,8 @@ def merge_advice(groups: Iterable[GroupFigures]) -> tuple[MergedAdvice, ...]:
 def coverage_advice(run: RunFigures) -> Advice | None:
     """Recommend how to record more of the log if a run lacks many of its groups' rebalances.
 
-    A compacted log has lost most generations of a group. The result is None if the record is
-    complete enough to estimate downtime.
+    Compaction has removed these rebalances from the log. The result is None if enough are left to
+    estimate downtime.
     """
     if run.has_reliable_downtime:
         return None
@@ -614,7 +613,7 @@ def total_savings(run: RunFigures) -> tuple[Estimate | None, int]:
     """Return the downtime that all groups of a run would save with their best client settings.
 
     Downtime is the time in which partitions have no consumer, in partition-seconds. The second
-    result is the number of groups that would gain. The saving is None if that number is 0.
+    result is the number of groups with a saving. The first is None if there is no such group.
     """
     best = [found.saved for g in run.groups if (found := best_policy(g)) is not None]
     return sum_gains(best), len(best)
@@ -658,11 +657,12 @@ def _settings_lines(group: GroupFigures, policy: str) -> tuple[str, ...]:
 
 @once_per_group
 def best_policy(group: GroupFigures) -> Settings | None:
-    """Return the client settings that would save a consumer group most downtime, or None.
+    """Return the client settings that would save a consumer group most downtime; None if none
+    would.
 
-    Such settings must have a valid assignment for each rebalance, leave no more members idle, and
-    save downtime with certainty (an interval without zero). If several are about equally good, the
-    smallest change wins.
+    The settings must give a valid assignment in each rebalance and leave no more members idle. The
+    interval of the saving must exclude zero. If several settings are about equally good, the
+    smallest change is chosen.
     """
     error, own, lost = simulation_error(group), own_figures(group), group.downtime_bounds
     if error is None or own is None or lost is None:
@@ -683,9 +683,9 @@ def best_policy(group: GroupFigures) -> Settings | None:
 
 
 def _size_of_change(group: GroupFigures, settings: Settings) -> tuple[int, int, float, str]:
-    """Return a sort key that puts the smallest change of a group's client settings first.
+    """Return a sort key that orders client settings by the size of the change, smallest first.
 
-    For example, an option such as static membership is a smaller change than another protocol.
+    For example, adding static membership is a smaller change than another protocol.
     """
     # It compares, in this order: whether the protocol changes, the number of options (such as
     # static members), the saving, and the name.

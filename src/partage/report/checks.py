@@ -42,7 +42,7 @@ MOST_SHOWN = 10  # results in a repr, as many as the rows of a table
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits for the groups of a run, such as the maximum number of rebalances per hour.
+    """The user's limits for consumer groups, such as a maximum number of rebalances per hour.
 
     `partage check` compares each group with them. None or False means no limit.
 
@@ -123,7 +123,8 @@ _NO_GROUP = CheckResult(
 def check_groups(
     recording: Recording, limits: Limits, names: Sequence[str] | None = None
 ) -> list[CheckResult]:
-    """Compare the groups of a recording with limits, such as a maximum of rebalances per hour.
+    """Compare the consumer groups of a recording with limits, such as a maximum of rebalances per
+    hour.
 
     Return one result for each group and limit, in the order of the report. A recording without
     groups has one result with status unknown.

@@ -48,8 +48,9 @@ def client_family(clients: Iterable[str]) -> str:
 
 
 def client_families(clients: Iterable[str]) -> tuple[str, ...]:
-    """Return the kinds of client libraries that a consumer group uses, as `client_family` names
-    them.
+    """Return the kinds of client libraries that a consumer group uses: java, librdkafka, python.
+
+    Unknown libraries are ignored beside known ones; alone, they count as Java clients.
 
     >>> client_families(["aiokafka", "java", "kafka-python"]), client_families(["unknown"])
     (('java', 'python'), ('java',))
@@ -66,7 +67,7 @@ _HEADINGS = {
 def lines_for_libraries(lines: Iterable[str], clients: Iterable[str]) -> tuple[str, ...]:
     """Translate Java consumer properties to the syntax of each client library of a group.
 
-    With several libraries, a heading begins the lines of each; `library_blocks` splits them.
+    With several libraries, a heading precedes the lines of each library.
 
     >>> lines_for_libraries(["session.timeout.ms=9000"], ["java", "aiokafka"])
     ('# Java', 'session.timeout.ms=9000', '# kafka-python, aiokafka', 'session_timeout_ms=9000')
@@ -80,9 +81,9 @@ def lines_for_libraries(lines: Iterable[str], clients: Iterable[str]) -> tuple[s
 
 
 def library_blocks(lines: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
-    """Split configuration lines into the parts for single client libraries.
+    """Split configuration lines at their headings, one for each client library.
 
-    Each result is the kind of library, as `client_family` returns it, and its lines. Lines without
+    Each result is a kind of library (java, librdkafka or python) and its lines. Lines without
     headings are one part, whose library is "".
 
     >>> library_blocks(["# Java", "a=1", "# librdkafka", "a=2"])
@@ -101,8 +102,7 @@ def library_blocks(lines: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
 
 
 def parse_policy(policy: str) -> tuple[str, str, tuple[str, ...]]:
-    """Split a policy's name, such as ``consumer/uniform+static``, into protocol, strategy and
-    options.
+    """Split the name of a policy into its protocol, assignment strategy and options.
 
     >>> parse_policy("eager/range+static"), parse_policy("server:uniform")
     (('eager', 'range', ('static',)), ('consumer', 'uniform', ()))
@@ -117,7 +117,7 @@ def parse_policy(policy: str) -> tuple[str, str, tuple[str, ...]]:
 
 
 def base_policy(strategy: str) -> str:
-    """Return the policy (protocol and strategy) that a group with the given strategy has.
+    """Return the policy, as protocol and strategy, of a group with a given assignment strategy.
 
     Options such as ``+static`` are dropped.
 
@@ -202,8 +202,8 @@ def _classic_lines(strategy: str, family: str) -> list[str] | None:
 def _java_lines(strategy: str, current: str) -> list[str]:
     """Return the configuration lines that change the assignment strategy of Java consumers.
 
-    The lines list the new and the ``current`` strategy where both must be supported during a
-    rolling restart.
+    The lines list both the new and the ``current`` strategy if members need both during a rolling
+    restart.
     """
     # A change of strategy needs two restarts: all members must have one strategy in common, or the
     # coordinator rejects them (INCONSISTENT_GROUP_PROTOCOL).
@@ -276,7 +276,7 @@ def poll_lines(clients: Iterable[str], poll_ms: int, longest_ms: int) -> tuple[s
 def _poll_lines(clients: Sequence[str], poll_ms: int, enough_ms: int) -> Iterator[str]:
     """Yield the Java properties of `poll_lines` for the clients of one kind of library.
 
-    ``enough_ms`` is the new value of max.poll.interval.ms.
+    ``enough_ms`` is the recommended value of max.poll.interval.ms.
     """
     defaults = {_POLL_RECORDS.get(one) for one in clients}
     records = defaults.pop() if len(defaults) == 1 else None

@@ -132,7 +132,7 @@ def load_table(
 def _complete_columns(
     run: PublishedRun, name: str, found: pa.Table, wanted: Iterable[str]
 ) -> pa.Table:
-    """Return a table with exactly these columns, in which integers have 64 bits.
+    """Return a table with exactly the wanted columns; integers are widened to 64 bits.
 
     Missing columns are filled with nulls.
 
@@ -167,9 +167,9 @@ def _widen_integers(arrow_type: pa.DataType) -> pa.DataType:
 
 
 def read_run(out: str | Path, run: str | None = None) -> RunFigures:
-    """Load the figures that the report shows from the output folder of a replay.
+    """Read a run of `partage replay` from its output folder, with all data that the report shows.
 
-    ``run`` is the id of a published run in that folder; None loads the newest run.
+    ``run`` is the id of a published run in that folder; None reads the newest run.
 
     Raises:
         InvalidCaptureError: the folder has no such run, or a file of it cannot be read.
@@ -179,7 +179,7 @@ def read_run(out: str | Path, run: str | None = None) -> RunFigures:
 
 
 def load_run(folder: PublishedRun) -> RunFigures:
-    """Load the figures that the report shows from a published run.
+    """Read a published run with all data that the report shows.
 
     Raises:
         InvalidCaptureError: one of its files cannot be read.
@@ -227,11 +227,13 @@ _MAX_ROWS = 400_000
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """The figures of a batch of consumer groups.
+    """Consumer groups that are read together, with their metrics.
+
+    A run that does not fit in memory is read in several batches.
 
     Attributes:
         groups: the groups of the batch.
-        tables: their figures by group name.
+        tables: their metrics by group name.
         back_tests: tests of the simulation, for groups that changed their settings.
     """
 
@@ -241,9 +243,9 @@ class _Batch:
 
 
 def _batches(folder: PublishedRun) -> Iterator[Part | None]:
-    """Yield parts of a run's tables that fit in memory: some consumer groups with all their rows.
+    """Yield parts of a run's tables that fit in memory; each has some groups with all their rows.
 
-    The result is one None for a run that fits in memory as a whole.
+    For a run that fits in memory as a whole, the only result is None.
     """
     tables = ("members", "ownership", "rebalances", "events", "replays")
     known = [name for name in tables if name in folder.tables]
@@ -265,7 +267,7 @@ def _load_batch(
     group_rows: Iterable[Mapping[str, Any]],
     cover: Mapping[str, Any],
 ) -> _Batch:
-    """Load the figures of a batch of consumer groups.
+    """Read some consumer groups from a published run, with their metrics.
 
     Args:
         folder: the published run.
@@ -295,7 +297,9 @@ def _load_batch(
 
 
 def is_recorded(replays: pa.Table) -> pa.ChunkedArray:
-    """Return a mask of the rows that have a recorded assignment, in rows of table ``replays``."""
+    """Return which rows of table ``replays`` are recorded assignments, not simulated ones, as a
+    mask.
+    """
     from pyarrow import compute as pc
 
     return pc.fill_null(
@@ -316,9 +320,9 @@ def _without_groups(table: pa.Table, groups: Collection[str]) -> pa.Table:
 def _replays_of(
     folder: PublishedRun, part: Part | None, failed: Collection[str]
 ) -> Iterator[pa.Table]:
-    """Yield the rows of table ``replays``, as tables that fit in memory.
+    """Yield the rows of table ``replays``, as Arrow tables that fit in memory.
 
-    All rows of a rebalance are in one table.
+    All rows of a rebalance are in one of them.
 
     Args:
         folder: the published run.
@@ -335,7 +339,7 @@ def _replays_of(
 def _fill_in_policies(replays: pa.Table) -> pa.Table:
     """Fill in the policy and the kind of simulation in rows that an older version has written.
 
-    ``replays`` are the rows of the table ``replays``: one for each simulated rebalance.
+    ``replays`` are rows of table ``replays``, one for each simulated rebalance.
     """
     from pyarrow import compute as pc
 
@@ -353,8 +357,10 @@ def figures_by_group(replays: Iterable[pa.Table]) -> tuple[ByGroup, ByGroup]:
 
     Both results are a dict from group to policy to metrics. The first is for the simulation of the
     whole history, the second for the simulation of each rebalance by itself. If a run has only the
-    second kind, it is in the first dict. ``replays`` are the rows of the table ``replays``, as
-    tables that each have all rows of their rebalances.
+    second kind, it is in the first dict.
+
+    Args:
+        replays: rows of table ``replays``, as tables that each have all rows of their rebalances.
     """
     found: dict[tuple[str, str, str], Sums] = {}
     for table in replays:
@@ -370,7 +376,7 @@ def figures_by_group(replays: Iterable[pa.Table]) -> tuple[ByGroup, ByGroup]:
 
 
 def _sums_by_policy(replays: pa.Table) -> dict[tuple[str, str, str], Sums]:
-    """Return the sums of rows of table ``replays`` by group, policy and kind of simulation."""
+    """Add up the rows of table ``replays`` by group, policy and kind of simulation."""
     found: dict[tuple[str, str, str], Sums] = {}
     for sums in sum_rows(replays, _KEY):
         found[_pop_key(sums)] = sums
@@ -408,7 +414,7 @@ def _events(folder: PublishedRun, names: Sequence[str], part: Part) -> pa.Table:
 
 
 def _group_rows(folder: PublishedRun) -> list[dict[str, Any]]:
-    """Return one row for each consumer group: its counts, strategies and clients."""
+    """Return the rows of table ``groups``: counts, strategies and clients of each group."""
     rows: list[dict[str, Any]] = load_table(folder, "groups").to_pylist()
     lists = folder.table("groups", ["group", "claimed", "clients"]).to_pylist()
     return [{**row, **more} for row, more in zip(rows, lists, strict=True)]
@@ -417,9 +423,10 @@ def _group_rows(folder: PublishedRun) -> list[dict[str, Any]]:
 def _in_period(
     folder: PublishedRun, group_rows: Iterable[Mapping[str, Any]], rebalances: pa.Table
 ) -> list[dict[str, Any]]:
-    """Return the rows of consumer groups, with the strategy that each chose last at the end.
+    """Return the rows of consumer groups, with numbers of rebalances in the selected period.
 
-    If the run was limited to a period (``--from``), rebalances are counted within that period.
+    With ``--from``, earlier rebalances are not counted. The strategy that a group used last comes
+    at the end of its strategies.
 
     Args:
         folder: the published run.
@@ -461,10 +468,10 @@ _GroupOrRun = TypeVar("_GroupOrRun", GroupFigures, RunFigures)
 
 
 def _mark_downtime_unknown(group_or_run: _GroupOrRun) -> _GroupOrRun:
-    """Mark a group's or run's downtime as unknown if the log lacks many of its rebalances.
+    """Mark the downtime of a group or run as unknown if the log lacks many of its rebalances.
 
-    Missing rebalances have no recorded downtime, so that a total of 0 would be wrong. The result is
-    a changed copy. A reliable downtime, or one above 0, is returned unchanged.
+    Missing rebalances have no recorded downtime, so a total of 0 would be wrong. The result is a
+    changed copy. A downtime that is reliable or above 0 is returned unchanged.
     """
     # If the log lacks many rebalances, the downtime of the missing ones is unknown, not zero.
     # Otherwise the copy is unchanged.
@@ -481,10 +488,9 @@ def _mark_downtime_unknown(group_or_run: _GroupOrRun) -> _GroupOrRun:
 
 
 def _limited_to_selection(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a run's summary in which the log's first and last time are cut to the selected period.
+    """Cut the log's first and last time in a run's summary to the period that the user selected.
 
-    The command-line options ``--from`` and ``--to`` select it. Without them the times do not
-    change.
+    The options ``--from`` and ``--to`` select it. Without them the times do not change.
     """
     cover, selection = dict(summary.get("coverage", {})), summary.get("selection") or {}
     first, last = selection.get("from_ms"), selection.get("to_ms")
@@ -531,7 +537,9 @@ def _largest(rebalances: pa.Table) -> dict[str, tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class _Tables:
-    """Figures of all groups, read from the tables of a run; each attribute is a dict by group name.
+    """Metrics of all consumer groups, read from the tables of a run.
+
+    Each attribute is a dict by group name.
 
     Attributes:
         main: metrics by policy, of the simulation of the whole history if the run has it.
@@ -643,7 +651,7 @@ def _order_policies(
     """Return the names of all simulated policies (protocol and strategy) in display order.
 
     Policies that the user named on the command line come first, in that order; the others follow by
-    name. The recorded assignments are no policy and are left out.
+    name. The recorded assignments are left out, because they are not a simulated policy.
     """
     asked = [name for name in summary.get("asked", ()) if name in figures_by_policy]
     rest = sorted(name for name in figures_by_policy if name not in asked and name != RECORDED)

@@ -102,10 +102,11 @@ def _table(columns: Sequence[str]) -> Table:
 
 
 def _build_rows(diff: RunDiff) -> Iterator[tuple[Text, GroupDiff]]:
-    """Yield the rows of a table that compares two runs: all groups together, then each group.
-
-    A row is a pair of its label and the changes. The first row is left out if there is only one
+    """Yield the rows of a table that compares two runs: a row for all groups, then one for each
     group.
+
+    A row is a pair of its label and the changes. The row for all groups is left out if there is
+    only one group.
     """
     if len(diff.groups) > 1:
         yield _text("all groups", "bold"), diff.whole

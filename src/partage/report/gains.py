@@ -67,8 +67,8 @@ def relative_downtime(bounds: FigureRange | None, estimate: Estimate | None) -> 
     """Return where a group's estimated downtime lies between its lower bound (0) and upper bound
     (1).
 
-    ``bounds`` and ``estimate`` are the group's downtime in partition-seconds. Without an estimate,
-    the result is the middle (0.5) with an interval from 0 to 1.
+    ``bounds`` and ``estimate`` are in partition-seconds. Without an estimate, the result is the
+    middle (0.5) with an interval from 0 to 1.
 
     >>> relative_downtime(FigureRange(10, 110), Estimate(30, 20, 50))
     RelativeDowntime(low=0.05, best=0.2, high=0.8)
@@ -88,10 +88,10 @@ def relative_downtime(bounds: FigureRange | None, estimate: Estimate | None) -> 
 def own_figures(
     group: GroupFigures, figures_by_policy: Mapping[str, PolicyFigures] | None = None
 ) -> PolicyFigures | None:
-    """Return the metrics of a consumer group that were simulated with its present settings.
+    """Return a consumer group's metrics under a simulation of its present settings.
 
-    They are what other settings are compared with. The result is None if a rebalance has no valid
-    simulated assignment, or if no downtime is known.
+    Other settings are compared with them. The result is None if a rebalance has no valid simulated
+    assignment, or if no downtime is known.
 
     Args:
         group: the group.
@@ -105,12 +105,11 @@ def own_figures(
 def simulation_error(
     group: GroupFigures, figures_by_policy: Mapping[str, PolicyFigures] | None = None
 ) -> float | None:
-    """Return how far a group's simulated downtime is from its recorded downtime
-    (partition-seconds).
+    """Return the difference between a group's simulated and recorded downtime (partition-seconds).
 
-    The simulation uses the group's present settings, so that the difference measures its error. The
-    result is None if a downtime is unknown. ``figures_by_policy`` are the metrics by policy; None
-    takes the simulation of the whole history.
+    The simulation uses the group's present settings, so the difference is its error. The result is
+    None if a downtime is unknown. ``figures_by_policy`` are the metrics by policy; None takes the
+    simulation of the whole history.
     """
     # The simulation uses the present settings. If there are no estimates, the error is computed
     # from the bounds of both, at the relative position of the estimated downtime. None means
@@ -132,11 +131,10 @@ def simulation_error(
 def gain_of(
     group: GroupFigures, policy: str, figures_by_policy: Mapping[str, PolicyFigures] | None = None
 ) -> Estimate | None:
-    """Return the downtime that other client settings would save a consumer group, or None if
-    unknown.
+    """Estimate the downtime that other client settings would save a consumer group.
 
-    The result is an estimate in partition-seconds, whose interval includes the simulation's error.
-    It never exceeds the group's downtime.
+    The result is in partition-seconds, and its interval includes the simulation's error. It never
+    exceeds the group's downtime. It is None if the saving is unknown.
 
     Args:
         group: the consumer group.
@@ -167,10 +165,10 @@ def gain_of(
 def _estimate_gain(
     group: GroupFigures, own: PolicyFigures, policy_figures: PolicyFigures
 ) -> Estimate | None:
-    """Estimate the downtime that other client settings would save a group, from its estimated
-    downtimes.
+    """Estimate a group's saved downtime as the difference of two simulated downtimes.
 
-    The result is None if one of them is unknown.
+    They are simulated with the present and with the other settings. The result is None if one of
+    them is unknown.
 
     Args:
         group: the consumer group, with its recorded downtime.
@@ -193,8 +191,7 @@ def _estimate_gain(
 def gains_by_policy(
     groups: Iterable[GroupFigures], *, per_rebalance: bool = False
 ) -> dict[str, Estimate]:
-    """Return the downtime that each policy (protocol and strategy) saves in all given groups
-    together.
+    """Return the total downtime that each policy (protocol and strategy) saves in some groups.
 
     The result is a dict from policy to an estimate in partition-seconds. Policies with unknown gain
     are left out.
@@ -257,10 +254,9 @@ def back_tests(rebalances: pa.Table, replays: pa.Table) -> Iterator[BackTest]:
 
 
 def settings_by_group(rebalances: pa.Table) -> dict[str, list[list[dict[str, Any]]]]:
-    """Return the rows of rebalances by group and period, for groups that changed their strategy.
+    """Split the rebalances of groups that changed their strategy into periods with one strategy.
 
-    A period has successive rebalances with one strategy. ``rebalances`` are the rows of the table
-    ``rebalances``.
+    The result is a dict from group to its periods, each a list of rows of table ``rebalances``.
     """
     import pyarrow as pa
     from pyarrow import compute as pc
@@ -313,8 +309,8 @@ def _test_change(
 ) -> BackTest | None:
     """Compare a group's downtime per rebalance before and after a change of its settings.
 
-    A third figure simulates the rebalances after the change with the old settings. The result is
-    None if a period has too few rebalances or was not simulated.
+    The rebalances after the change are also simulated with the old settings. The result is None if
+    a period has too few rebalances or was not simulated.
 
     Args:
         old: rows of the rebalances before the change.

@@ -84,7 +84,7 @@ class _Gap(NamedTuple):
 def generate_group_details(
     folder: PublishedRun, run: RunFigures
 ) -> Iterator[tuple[GroupFigures, dict[str, Any]]]:
-    """Yield the data of each group's section on the report page, largest downtime first.
+    """Yield the data of each group's section on the report page, groups with most downtime first.
 
     A section has a timeline of partition owners, the list of rebalances, and the rebalance storms.
     Groups without rebalances have none.
@@ -107,13 +107,13 @@ def _batch_details(
     limits: Mapping[str, _Limits],
     cover: Mapping[str, Any],
 ) -> Iterator[tuple[GroupFigures, dict[str, Any]]]:
-    """Yield the data of a batch of groups.
+    """Yield the data of the page sections of a batch of consumer groups.
 
     Args:
         folder: the published run.
         part: the part of the tables that has these groups; None for all rows.
         groups: the groups.
-        limits: the limits of each group by its anchor.
+        limits: the size limits of each group's section, by its anchor.
         cover: first and last time of the log.
     """
     tables = _read_tables(folder, part)
@@ -139,11 +139,11 @@ def _batch_details(
 
 
 class _Limits(NamedTuple):
-    """Limits of the details of a group.
+    """Limits on the size of a consumer group's section on the report page.
 
     Attributes:
         steps: the largest number of listed rebalances.
-        boxes: about the largest number of boxes of a timeline.
+        boxes: approximate largest number of rectangles of a timeline.
         unit: time unit of the report.
     """
 
@@ -153,7 +153,7 @@ class _Limits(NamedTuple):
 
 
 class _Tables(NamedTuple):
-    """Tables of some groups.
+    """Tables of a run, with the rows of some consumer groups.
 
     Attributes:
         rebalances: table ``rebalances`` with the recorded costs.
@@ -169,12 +169,12 @@ class _Tables(NamedTuple):
 
 
 class _Listed(NamedTuple):
-    """The listed rebalances of a group.
+    """The rebalances of a consumer group that the report page lists; not all if there are many.
 
     Attributes:
         chosen: their positions among all rebalances of the group.
         rows: the rebalances.
-        worst: positions in ``rows`` of those with the most downtime.
+        worst: positions in ``rows`` of the rebalances with the most downtime.
     """
 
     chosen: list[int]
@@ -183,7 +183,7 @@ class _Listed(NamedTuple):
 
 
 def _batches(folder: PublishedRun, groups: Sequence[GroupFigures]) -> Iterator[Part | None]:
-    """Yield batches of groups whose tables fit in memory, in order; one None for all groups."""
+    """Yield batches of consumer groups whose tables fit in memory; one None if all groups fit."""
     tables = [
         name for name in ("rebalances", "ownership", "unread", "members", "replays")
         if name in folder.tables
@@ -200,7 +200,7 @@ def _batches(folder: PublishedRun, groups: Sequence[GroupFigures]) -> Iterator[P
 
 
 def _read_tables(folder: PublishedRun, part: Part | None) -> _Tables:
-    """Read the tables of some groups; None for all groups."""
+    """Read the tables of a published run for some consumer groups; None reads all groups."""
     recorded = load_table(folder, "replays", _REPLAYS, part, is_recorded)
     members = ["group", "member", "instance", "client_id", "client_host"]
     unread = load_table(folder, "unread", part=part) if "unread" in folder.tables else None
@@ -225,14 +225,14 @@ def _group_details(
     cover: Mapping[str, Any],
     limits: _Limits,
 ) -> dict[str, Any]:
-    """Return the timeline, the rebalances and the storms of one group.
+    """Return the timeline, the list of rebalances and the rebalance storms of one group.
 
     Args:
-        listed: the listed rebalances.
+        listed: the rebalances to list.
         tables: all rebalances, ownership intervals and unread times of the group.
         labels: labels of its members by name.
         cover: first and last time of the log.
-        limits: largest numbers of listed rebalances and of boxes, and the time unit.
+        limits: largest numbers of listed rebalances and of rectangles, and the time unit.
     """
     every, intervals, unread = tables
     rows, reduced = listed.rows, len(listed.rows) < every.num_rows
@@ -271,7 +271,7 @@ def _group_details(
 def _worst_entries(
     listed: _Listed, simulated: Mapping[tuple[Any, ...], Mapping[str, Any]], unit: TimeUnit
 ) -> list[dict[str, Any]]:
-    """Return the rebalances with the most downtime, each with its cheapest policies."""
+    """Return the listed rebalances with the most downtime, with the cheapest policies for each."""
     return [
         {"step": i,
          "cheapest": columns_of(_list_cheapest(simulated.get(_key(listed.rows[i]), {}), unit))}
@@ -280,14 +280,14 @@ def _worst_entries(
 
 
 def _keep_owners(columns: Sequence[list[int]], owners: int) -> list[int]:
-    """Keep the owners that are used, and number them again in place, in the same order.
+    """Renumber the owners that occur in some lists as 0, 1, 2, ..., in place.
 
     Args:
         columns: lists of owners' numbers, which are changed.
         owners: number of owners.
 
     Returns:
-        the former numbers of the owners that are kept.
+        the former number of each remaining owner.
 
     >>> columns = [[5, 2, 5], [2]]
     >>> _keep_owners(columns, 7), columns
@@ -380,10 +380,10 @@ def _with_costs(rebalances: pa.Table, replays: pa.Table) -> pa.Table:
 
 
 def _limits(groups: int, unit: TimeUnit) -> dict[str, _Limits]:
-    """Return the limits of each group by its anchor, for a page with this number of groups.
+    """Return the size limit of each group's section on a page with this number of groups.
 
-    The groups with the largest downtime have the largest limits. ``unit`` is the time unit of the
-    page.
+    The groups with the most downtime get the largest limits. The result is a dict by the group's
+    anchor; ``unit`` is the time unit of the page.
     """
     steps = max(10, min(MAX_STEPS, MAX_STEPS_IN_ALL // max(groups, 1)))
     boxes = max(100, min(_MAX_BOXES, _MAX_BOXES_IN_ALL // max(groups, 1)))
@@ -422,7 +422,9 @@ def _mark_count(steps: int) -> int:
 
 
 def _rank_by_downtime(rebalances: pa.Table) -> NDArray[np.int64]:
-    """Return the positions of rebalances, the largest downtime first, then the most moves."""
+    """Return the positions of rebalances by downtime, the largest first; ties by moved
+    partitions.
+    """
     from pyarrow import compute as pc
 
     downtime = pc.fill_null(pc.coalesce(rebalances["best"], rebalances["high"]), 0).to_numpy()
@@ -432,7 +434,7 @@ def _rank_by_downtime(rebalances: pa.Table) -> NDArray[np.int64]:
 
 
 def _periods(rebalances: pa.Table, count: int) -> NDArray[np.int64]:
-    """Return the period of each rebalance, if the group's time is divided equally."""
+    """Divide a group's time into ``count`` equal periods; return the period of each rebalance."""
     times = rebalances["time_ms"].to_numpy().astype(np.float64)
     span = max(times.max() - times.min(), 1.0)
     place = (times - times.min()) / span * count
@@ -443,17 +445,21 @@ def _periods(rebalances: pa.Table, count: int) -> NDArray[np.int64]:
 def _worst_of_periods(
     rebalances: pa.Table, rank: NDArray[np.int64], count: int
 ) -> NDArray[np.int64]:
-    """Return the position of the first rebalance by rank in each period, in order of time."""
+    """Return the position of the worst rebalance of each period, in order of time.
+
+    ``rank`` has the positions of all rebalances, worst first; ``count`` is the number of periods.
+    """
     first = np.unique(_periods(rebalances, count)[rank], return_index=True)[1]
     found: NDArray[np.int64] = rank[first]
     return found
 
 
 def _marks(rebalances: pa.Table, chosen: Sequence[int], most: int) -> Iterator[dict[str, int]]:
-    """Yield the marks of a timeline that lists a part of its rebalances: one for each period.
+    """Yield the marks of a timeline that lists only some of a group's rebalances, one for each
+    period.
 
-    A mark has the time of the period's worst rebalance, its place among the listed ones, and the
-    number of rebalances in the period.
+    A mark has the time of the period's worst rebalance, its position in the list, and the number of
+    rebalances in the period.
 
     Args:
         rebalances: all rebalances of a group.
@@ -576,8 +582,9 @@ def _time_span(
 def _history_span(times: Sequence[int], cover: Mapping[str, Any]) -> tuple[int, int]:
     """Return the time of a consumer group's first event and the end of the log (ms).
 
-    ``times`` are the times of the group's events, ``cover`` has the times of the log. An end of the
-    log more than a year after the last event is ignored, because it shows a wrong clock.
+    If the end of the log is more than a year after the group's last event, it is from a wrong
+    clock; the last event is then the end. ``times`` are the times of the group's events, ``cover``
+    has those of the log.
     """
     # An end of the log more than a year after the group's last event is ignored: a wrong clock must
     # not stretch a timeline of an hour to fifty years.
@@ -622,7 +629,7 @@ def _rounded(value: float | None) -> float | None:
 def _list_cheapest(
     policies: Mapping[str, Mapping[str, Any]], unit: TimeUnit
 ) -> list[dict[str, str]]:
-    """Return the few policies (protocol and strategy) with the least simulated downtime for a
+    """Return the policies (protocol and strategy) with the least simulated downtime for a
     rebalance.
 
     Each result is a dict with the policy's name and its downtime as text in the given time unit.
@@ -646,7 +653,9 @@ def _list_cheapest(
 
 
 def _storm_columns(rebalances: pa.Table, unit: TimeUnit) -> dict[str, Any]:
-    """Return the storms of a group with the most downtime, and how many storms it has."""
+    """Return the rebalance storms of a group with the most downtime, and the number of all
+    storms.
+    """
     from pyarrow import compute as pc
 
     storms = _storms(rebalances.filter(pc.is_valid(rebalances["storm"])).to_pylist(), unit)

@@ -191,7 +191,7 @@ def write_template(name: str, path: Path, **values: Any) -> Path:
 
 
 class _DetailsText(NamedTuple):
-    """The data of single groups as text for script elements.
+    """The data of consumer groups as text for script elements of the HTML page.
 
     Attributes:
         kind: media type of the elements: JSON, or JSON compressed with gzip, as base64.
@@ -202,15 +202,15 @@ class _DetailsText(NamedTuple):
     texts: dict[str, Markup]
 
     def write(self, text: Markup) -> Markup:
-        """Return a JSON text in the form of these texts."""
+        """Return a JSON text for a script element of the page: unchanged or compressed."""
         return text if self.kind == _PLAIN else _compress(text)
 
 
 def _details_text(run: RunFigures, details: Details) -> _DetailsText:
     """Return timelines and rebalances of consumer groups as text for the HTML report.
 
-    A report has a maximum size: if all groups need more, those with the least downtime are left
-    out. Many data are compressed, because a page from a file cannot load other files.
+    A page has a maximum size: if all groups together exceed it, those with the least downtime are
+    left out. Large data are compressed, because a page from a file cannot load other files.
     """
     plain: dict[str, Markup] = {}
     packed: dict[str, Markup] = {}
@@ -231,15 +231,15 @@ def _details_text(run: RunFigures, details: Details) -> _DetailsText:
 
 
 def _compress(text: str) -> Markup:
-    """Return a text, compressed with gzip, as base64. The same text has the same result."""
+    """Compress a text with gzip, and return it as base64; equal texts have equal results."""
     packed = gzip.compress(text.encode("utf-8", "replace"), compresslevel=6, mtime=0)
     return _as_markup(base64.b64encode(packed).decode("ascii"))
 
 
 def _short_document(run: RunFigures) -> dict[str, Any]:
-    """Return a short form of the report's JSON document, which the page offers for download.
+    """Return a short form of the report's JSON document, which the HTML page offers for download.
 
-    It has only the first groups, without data that would make the page too large.
+    It has only the first groups, and leaves out data that would make the page too large.
     """
     # It has only the first groups, without the parts that the page shows anyway.
     out = {"advice", "policies_per_rebalance"}
@@ -263,7 +263,7 @@ def _vendor(name: str) -> str:
 def create_jinja_environment() -> Environment:
     """Create the Jinja environment for the HTML pages, with the report's own filters.
 
-    Values are escaped, and unknown variables raise an error. The environment is created once.
+    Values are escaped, and unknown variables raise an error. The environment is cached.
 
     Raises:
         MissingExtraError: jinja2 is not installed.

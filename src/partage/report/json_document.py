@@ -45,8 +45,7 @@ FORMAT, VERSION = "partage-report", 2
 def json_document(run: RunFigures, without: Collection[str] = ()) -> dict[str, Any]:
     """Return the report of a run as a dict that can be written as JSON.
 
-    It has the same figures and texts as the HTML page; docs/report_json.md lists its fields. The
-    recommendations of each group are those of the page; ``advice`` has all advice of the rules.
+    It has the same numbers and texts as the HTML page; docs/report_json.md lists its fields.
     ``without`` names fields of the groups to leave out.
     """
     saved, helped = total_savings(run)
@@ -159,7 +158,10 @@ def _figures(f: PolicyFigures) -> dict[str, Any]:
 def _group(
     group: GroupFigures, unit: messages.TimeUnit, without: Collection[str]
 ) -> dict[str, Any]:
-    """Return a group as a dict; ``without`` names fields to leave out."""
+    """Return a consumer group's data as a dict for the JSON document.
+
+    ``without`` names fields to leave out.
+    """
     same = (
         "name", "kind", "status", "why", "claimed", "clients", "rebalances", "coverage",
         "missing_generations", "members_max", "partitions_max",

@@ -86,7 +86,7 @@ def _keys_lead(found: Mapping[str, Any]) -> str:
 def _build_bars(
     load: Mapping[str, Any], records: Sequence[tuple[int, int]]
 ) -> list[dict[str, Any]]:
-    """Return the bars of a chart that shows how many records each partition of a topic has.
+    """Return the bars of a chart with the number of records in each partition of a topic.
 
     A bar is a dict with its height in percent of the fullest partition, and a label. If there are
     too many partitions, each bar shows the fullest of several.
@@ -126,12 +126,12 @@ def _find_worst_hours(hours: Sequence[Mapping[str, Any]]) -> list[Mapping[str, A
 
 
 class TopicText(NamedTuple):
-    """Texts about one topic on the page of `partage audit`.
+    """Texts about one topic, shown on the page of `partage audit`.
 
     Attributes:
         writers: the partitioners that wrote its records.
         by_chance: how likely this result is by chance.
-        findings: problems and notes, one sentence each.
+        findings: problems and hints, one sentence each.
     """
 
     writers: str
@@ -192,7 +192,7 @@ def _audit_headline(found: Mapping[str, Any]) -> str:
 
 
 def _topic_data(topic: Mapping[str, Any]) -> dict[str, Any]:
-    """Prepare one topic for the audit page: add a time bar for each client that wrote to it.
+    """Return a topic's data for the audit page, with a time bar for each client that wrote to it.
 
     The bar's ``left`` and ``width`` are percentages of the time from the topic's first to its last
     record.

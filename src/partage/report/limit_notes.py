@@ -9,7 +9,7 @@ __all__ = ["limit_notes"]
 
 
 def limit_notes(run: RunFigures) -> list[str]:
-    """Return notes for the reader on what limits a run's results, such as missing records."""
+    """Return sentences about what limits a run's results, such as records missing in the log."""
     cover = run.summary.get("coverage", {})
     found = [*_failed_groups_note(run), *_selection_note(run)]
     missing = cover.get("missing_before", 0) + cover.get("missing_within", 0)
@@ -90,7 +90,7 @@ def _failed_groups_note(run: RunFigures) -> list[str]:
 
 
 def _selection_note(run: RunFigures) -> list[str]:
-    """Describe the groups and times to which the user limited the run: one sentence, or none."""
+    """Return a sentence about the groups and times to which the user limited the run, or none."""
     selected = run.summary.get("selection") or {}
     parts = [f"groups {', '.join(selected['groups'])}"] if selected.get("groups") else []
     for preposition, limit in (("from", selected.get("from_ms")), ("to", selected.get("to_ms"))):

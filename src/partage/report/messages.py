@@ -185,7 +185,9 @@ def share_text(value: float) -> str:
 
 
 def share(low: tuple[float, float], high: tuple[float, float]) -> str:
-    r"""Format a percentage whose part and whole are uncertain, such as ``10 % to 30 %``.
+    r"""Format an uncertain percentage as a range, such as ``10 % to 30 %``.
+
+    The part and the whole of the percentage are both uncertain.
 
     Args:
         low: lower bounds of the part and the whole.
@@ -261,7 +263,7 @@ class TimeUnit(NamedTuple):
 
 
 def common_unit(times: Iterable[float | None]) -> TimeUnit:
-    """Choose one unit for several downtimes, so that a table column can be compared at a glance.
+    """Choose one unit of time for several downtimes, so that a table column is easy to compare.
 
     It suits the largest of ``times``, which are partition-seconds, or None where they are unknown.
 
@@ -276,7 +278,7 @@ _LARGEST_NUMBER = 10_000
 
 
 def groups_unit(groups: Iterable[GroupFigures]) -> TimeUnit:
-    """Choose the time unit that a report of groups uses for all downtimes and gains.
+    """Choose the unit of time for all downtimes and gains in a report of consumer groups.
 
     It suits the largest downtime of a group, so that the sum and its parts can be compared.
     """
@@ -300,7 +302,7 @@ def downtime_size(group: GroupFigures) -> float | None:
 def format_range(
     bounds: FigureRange | None, *, short: bool = False, unit: TimeUnit | None = None
 ) -> str:
-    r"""Format the bounds of a downtime, such as ``20 to 90 partition-seconds``.
+    r"""Format the lower and upper bound of a downtime, such as ``20 to 90 partition-seconds``.
 
     ``short`` abbreviates the unit. ``unit`` is the unit of the table column; None chooses one that
     suits the upper bound.
@@ -493,14 +495,14 @@ def opening_sentences(
     changed: int = 0,
     estimated_ps: float = 0.0,
 ) -> str:
-    """Return the report's opening sentences: where downtime occurred, why, and what could be saved.
+    """Return the report's opening sentences: which groups had downtime, why, and what can be saved.
 
     Args:
         run: the run.
         saved: downtime that the best settings save, in all groups together; None if unknown.
         helped: number of groups with such settings.
         changed: number of groups with any recommended change.
-        estimated_ps: downtime that the changes save which were not simulated, in
+        estimated_ps: downtime saved by recommended changes that were not simulated, in
             partition-seconds; 0 if unknown.
     """
     parts = [_location_sentence(run), _main_cause_sentence(run)]
@@ -525,10 +527,14 @@ def opening_sentences(
 def _changes_sentence(
     run: RunFigures, saved: Estimate | None, helped: int, changed: int, estimated_ps: float
 ) -> str:
-    """Return a sentence on how many groups have a recommended change, and how much they would save.
+    """Return a sentence on how many groups have a recommended change, and how much it would save.
 
-    ``changed`` groups have one; in ``helped`` of them the simulation shows a saving, ``saved`` in
-    total. The others save ``estimated_ps`` partition-seconds, as far as that is known.
+    Args:
+        run: the run.
+        saved: downtime that simulated changes save, in all groups together; None if unknown.
+        helped: number of groups with a simulated change.
+        changed: number of groups with any recommended change.
+        estimated_ps: downtime that the other changes save, in partition-seconds; 0 if unknown.
     """
     unit = groups_unit(run.groups)
     begin = f"{plural(changed, 'group has', 'groups have')} a recommended change"
@@ -554,7 +560,7 @@ _MOST_NAMED = 3
 def _distribution_sentence(run: RunFigures, begin: str) -> str:
     """Return a sentence that names the few consumer groups with half of all downtime.
 
-    It follows the sentence ``begin``.
+    ``begin`` is the sentence that precedes it.
     """
     found = [
         (g.name, g.downtime_estimate.best)
@@ -576,9 +582,7 @@ def _distribution_sentence(run: RunFigures, begin: str) -> str:
 
 
 def _location_sentence(run: RunFigures) -> str:
-    """Return a sentence with a run's number of rebalances, and the groups with the most
-    downtime.
-    """
+    """Return a sentence with a run's number of rebalances and the groups with the most downtime."""
     lost = [
         (g, g.downtime_bounds)
         for g in run.groups
@@ -633,7 +637,7 @@ def _main_cause_sentence(run: RunFigures) -> str:
 def _policy_with_fewest_moves(run: RunFigures) -> PolicyFigures | None:
     """Return the simulated policy (protocol and strategy) that moves the fewest partitions.
 
-    Policies that leave more members idle than recorded are left out.
+    A policy that leaves more members idle than recorded is not considered.
     """
     fit = [
         f
@@ -644,9 +648,9 @@ def _policy_with_fewest_moves(run: RunFigures) -> PolicyFigures | None:
 
 
 def simulated_note(run: RunFigures) -> str:
-    """Return a note on how many of the recorded rebalances were simulated, and why not all.
+    """Return a sentence on how many recorded rebalances were simulated, and why not all.
 
-    The note is empty if none was simulated.
+    It is empty if none was simulated.
     """
     simulated = run.recorded_figures.happened
     if not simulated:

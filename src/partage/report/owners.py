@@ -54,9 +54,9 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """The partitions of one topic that one group member owned at one point in time.
+    """Partitions of one topic that a group member owned at one point in time.
 
-    ``since_ms`` and ``generation`` say when the member got its newest partition.
+    ``since_ms`` and ``generation`` say when the member got the newest of these partitions.
     """
 
     group: str
@@ -88,11 +88,11 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class HistoryGap:
-    """A gap in a consumer group's recorded history, during which its partitions' owners are
+    """Gap in a consumer group's recorded history, in which the owners of its partitions are
     unknown.
 
     The log lacks the generations of this time, for example because of compaction. ``from_ms`` and
-    ``from_generation`` are None before the group's first record.
+    ``from_generation`` are None if the gap is before the group's first record.
     """
 
     group: str
@@ -106,10 +106,10 @@ class HistoryGap:
 def gaps_at(
     run: PublishedRun, time_ms: int, *, groups: Collection[str] | None = None
 ) -> list[HistoryGap]:
-    """Return the gaps in consumer groups' recorded histories at a point in time (ms since 1970).
+    """Return the gaps in consumer groups' histories that contain a point in time (ms since 1970).
 
-    The owners of a group's partitions are unknown during such a gap. ``groups`` limits the result
-    to some groups.
+    The owners of a group's partitions are unknown during a gap. ``groups`` limits the result to
+    some groups.
 
     Raises:
         InvalidCaptureError: the table cannot be read.
@@ -225,10 +225,10 @@ def _read_rows(
 
 
 def group_by_member(owners: Iterable[Owner]) -> Iterator[Holding]:
-    """Group partition owners by member, so that each member has one entry per topic.
+    """Group the owners of partitions by member and topic.
 
-    An entry has the sorted partitions that the member owns, and the time at which it got its newest
-    partition.
+    Each result has the sorted partitions of one topic that a member owns, and the time at which it
+    got the newest of them.
     """
     found: dict[tuple[str, str, str, str], list[Owner]] = {}
     for one in owners:

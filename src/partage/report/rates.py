@@ -44,8 +44,8 @@ class Rate:
     """Rate per hour of one metric of a consumer group, such as its rebalances, with its
     uncertainty.
 
-    An episode is a rebalance with its follow-ups, or all rebalances of one storm. Episodes are
-    independent of each other; the rebalances of one episode are not.
+    The rebalances of one episode depend on each other; episodes are independent. An episode is a
+    rebalance with its follow-ups, or all rebalances of one storm.
 
     Attributes:
         total: the sum over all rebalances.
@@ -66,17 +66,17 @@ class Rate:
 
     @property
     def per_hour(self) -> float:
-        """The metric per hour: its sum divided by the hours observed.
+        """The metric per hour: its sum divided by the observed hours.
 
-        It is 0 without observed time.
+        It is 0 if no time was observed.
         """
         return self.total / self.hours if self.hours else 0.0
 
     @property
     def standard_deviation(self) -> float:
-        """Standard deviation of the sum, which follows from its interval; 0 for an exact count.
+        """Standard deviation of the metric's sum; 0 for an exact count.
 
-        An example of an uncertain sum is the estimated downtime.
+        For an uncertain sum, such as the estimated downtime, it follows from the interval.
         """
         if self.interval is None:
             return 0.0
@@ -85,10 +85,10 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class GroupRates:
-    """The rates per hour of one consumer group, such as rebalances, moves and time without a
-    consumer.
+    """The rates per hour of one consumer group, such as its rebalances and its downtime.
 
-    Rates of recordings of different length can be compared.
+    Rates of recordings of different length can be compared. Downtime is the time in which
+    partitions have no consumer.
 
     Attributes:
         group: the group's metrics in the report.
@@ -112,14 +112,14 @@ class GroupRates:
     def has_enough_generations(self) -> bool:
         """Return whether the log has enough of the group's generations for reliable rates.
 
-        A compacted log, for example, has only the newest generation.
+        For example, a compacted log may have only the newest generation.
         """
         return self.coverage >= MIN_COVERAGE and self.group.status != FAILED
 
     def hourly_rate(self, metric: str) -> Rate | None:
         """Return the rate per hour of one metric, such as `REBALANCES`; None if it is unknown.
 
-        For a cause that did not occur, the rate is 0 if the number of rebalances is known.
+        The rate of a cause that did not occur is 0 if the number of rebalances is known.
         """
         found = self.rates.get(metric)
         if found is None and metric.startswith(CAUSE) and REBALANCES in self.rates:
@@ -209,7 +209,7 @@ def _rebalances(folder: PublishedRun) -> pa.Table:
 
 
 def _with_episodes(rebalances: pa.Table) -> pa.Table:
-    """Add two columns to a table of rebalances: the kind of cause, and the number of the episode.
+    """Add the kind of cause and the episode number of each rebalance to a table of rebalances.
 
     An episode is a rebalance with its follow-ups, or a whole rebalance storm (rebalances in quick
     succession). Rebalances of one episode are not independent of each other.
@@ -231,8 +231,7 @@ def _with_episodes(rebalances: pa.Table) -> pa.Table:
 
 
 def _recorded_costs(folder: PublishedRun) -> pa.Table:
-    """Return the downtime and the number of moved partitions of each recorded rebalance, as a
-    table.
+    """Return the downtime and the number of moved partitions of each recorded rebalance as a table.
 
     Downtime is the time in which partitions have no consumer. ``folder`` is the published run.
     """
@@ -313,9 +312,9 @@ def _rate(row: Mapping[str, Any]) -> Rate:
 
 
 def _count_generations(rebalances: pa.Table) -> tuple[dict[str, int], dict[str, int]]:
-    """Count the generations of each consumer group that the log lacks, and those that it has.
+    """Count the missing and the present generations of each consumer group in a log.
 
-    Both results are a dict from group to number. Missing generations are counted only after the
+    The results are two dicts from group to number. Missing generations are counted only after the
     first recorded one. ``rebalances`` is a table in log order with the number of generations that
     are missing before each.
     """

@@ -57,9 +57,9 @@ _NONE = "no measurable difference"
 
 
 class RecommendedSetting(NamedTuple):
-    """A client setting that a recommendation concerns: its name, present value and Kafka's default.
+    """A client setting in a recommendation: its name, present value and Kafka's default.
 
-    The present value is taken from the log, which does not have all settings.
+    The present value is taken from the log, which does not contain all settings.
 
     Attributes:
         name: name as the client library spells it.
@@ -75,7 +75,7 @@ class RecommendedSetting(NamedTuple):
 
     @property
     def setting_text(self) -> str:
-        """The setting as text: its name, its value, and Kafka's default.
+        """The setting as text, with its present value and Kafka's default.
 
         >>> RecommendedSetting("session.timeout.ms", "6000", "45000").setting_text
         'session.timeout.ms: 6000 (default 45000)'
@@ -101,7 +101,7 @@ class RecommendedSetting(NamedTuple):
 class Recommendation:
     """A recommended change to one consumer group, with its expected gain, its risk and its rollout.
 
-    It completes an `Advice` with what the reader needs to decide and to deploy it.
+    It has what the reader needs to decide on an `Advice` and to deploy it.
 
     Attributes:
         advice: the change, its evidence and its configuration lines.
@@ -142,10 +142,10 @@ class Recommendation:
         return self.gain_in(None)
 
     def gain_in(self, unit: TimeUnit | None) -> str:
-        """Return the expected gain as text in the given time unit, which a table column has in
-        common.
+        """Return the expected gain as text in the given unit of time, or in a suitable unit for
+        None.
 
-        None selects the unit that suits the gain.
+        All cells of a table column have the same unit.
         """
         if self.advice.saves is not None:
             return format_estimate(self.advice.saves, short=True, unit=unit)
@@ -180,9 +180,9 @@ def count_changed_groups(groups: Iterable[GroupFigures]) -> int:
 
 
 def sum_estimated_gains(groups: Iterable[GroupFigures]) -> float:
-    """Return the expected gain of groups for which no change was simulated, in partition-seconds.
+    """Add up the expected gains of groups for which no recommended change was simulated.
 
-    It is the sum of the known gains of their first recommendations.
+    The result is in partition-seconds. Only the first recommendation of each group counts.
     """
     total = 0.0
     for group in groups:
@@ -193,11 +193,11 @@ def sum_estimated_gains(groups: Iterable[GroupFigures]) -> float:
 
 
 def _is_measurable(group: GroupFigures, one: Recommendation) -> bool:
-    """Return whether the gain of a recommended change is large enough to be recommended.
+    """Return whether the gain of a recommended change is large enough to recommend it.
 
     A simulated gain always is, because its interval excludes zero. A gain that was estimated from
-    the log must exceed the simulation's error and 1 % of the downtime. An unknown gain counts
-    unless the change has costs.
+    the log must exceed the simulation's error and 1 % of the downtime. A change with unknown gain
+    is recommended unless it has costs.
     """
     if one.advice.saves is not None:
         return True
@@ -228,9 +228,9 @@ def _recorded_downtime(group: GroupFigures) -> float:
 
 
 def _sort_key(group: GroupFigures, one: Recommendation) -> tuple[int, float]:
-    """Return the key that sorts a group's recommendations, the most useful one first.
+    """Return a sort key that puts the most useful of a group's recommendations first.
 
-    A small gain that was not simulated follows the advice about the group's main cause.
+    A small gain that was not simulated comes after the advice about the group's main cause.
     """
     if one.advice.saves:
         return 0, -one.gain_ps
@@ -269,13 +269,15 @@ def _recommendation(group: GroupFigures, advice: Advice) -> Recommendation:
 
 
 def _is_setting(line: str) -> bool:
-    """Return whether a configuration line has a whole setting: no comment, not continued."""
+    """Return whether a configuration line is a complete setting, not a comment or a
+    continued line.
+    """
     return "=" in line and not line.startswith("#") and not line.endswith("\\")
 
 
 def _format_gain(group: GroupFigures, advice: Advice) -> tuple[float, str]:
-    """Return the expected gain of an advice in partition-seconds, and a text about where it comes
-    from.
+    """Return the expected gain of a recommended change in partition-seconds, and a text on its
+    origin.
 
     The gain is 0 if it is unknown; the text then says so.
     """
@@ -300,11 +302,10 @@ def _affected_cause(group: GroupFigures, advice: Advice) -> CauseShare | None:
 
 
 def _mean_gain(group: GroupFigures, advice: Advice) -> float | None:
-    """Estimate the downtime that an advice would save from the mean downtime of the rebalances it
-    avoids.
+    """Estimate the saved downtime of a recommended change from the rebalances that it avoids.
 
-    Downtime that the change would add is subtracted. The result is in partition-seconds; None if
-    the downtime of these rebalances is unknown.
+    It is their number times their mean downtime, minus the downtime that the change would add. The
+    result is in partition-seconds; None if the downtime of these rebalances is unknown.
     """
     one = _affected_cause(group, advice)
     if one is None or not one.rebalances or not one.timed or group.downtime_estimate is None:
@@ -343,18 +344,18 @@ _CAPTURE_AFTER, _RUN_AFTER = "capture-after", "run-after"
 
 
 def with_command(verify: str, run: RunFigures, group: GroupFigures) -> str:
-    """Return the text on how to verify a change, with the command that compares the runs.
+    """Add the command that compares two runs to a text on how to verify a recommended change.
 
-    The command is for the output folder of the run. ``verify`` is the text of a `Recommendation`.
+    ``verify`` is that text. The command names the output folder of ``run``.
     """
     command = f"{_diff_command(run)} --group {quote(group.name)}"
     return verify.replace(_DIFF, command)
 
 
 def verification_lines(run: RunFigures) -> tuple[str, ...]:
-    """Return the commands that measure the effect of changes to the groups of a run.
+    """Return the commands that measure the effect of recommended changes on the groups of a run.
 
-    They run in the run's output folder, after the rollout.
+    They are run in the output folder, after the rollout.
     """
     return (
         f"partage capture --bootstrap-server <broker>:9092 --out {_CAPTURE_AFTER}",
@@ -418,8 +419,7 @@ _ROLLING = "One rolling restart."
 
 
 def _deployment_of_advice(group: GroupFigures, advice: Advice) -> tuple[frozenset[str], str, str]:
-    """Return how to deploy an advised change: the affected settings, the risk and the rollout
-    steps.
+    """Return how to deploy a recommended change: the affected settings, the risk and the rollout.
 
     The settings are names as the group's client library spells them. Risk and rollout are texts for
     the report.

@@ -115,8 +115,8 @@ def _lead(plan: Mapping[str, Any]) -> str:
 def _has_data_for(plan: Mapping[str, Any], metric: str) -> bool:
     """Return whether a reassignment plan has the data that a metric needs, such as disk sizes.
 
-    ``plan`` is the JSON document of ``partage reassign``, ``metric`` a name in its figures. Metrics
-    without data are not shown.
+    Metrics without data are not shown. ``plan`` is the JSON document of ``partage reassign``, and
+    ``metric`` a key of its field ``figures``.
     """
     kind = metric.rpartition(" ")[2]
     if kind == "capacity":

@@ -27,8 +27,8 @@ MIN_COVERAGE = 0.9
 class PolicyFigures:
     """Metrics of one simulated policy (protocol and strategy), or of the recorded assignments.
 
-    Each metric of `partage.tables.metrics.METRICS` is an attribute (``moved``, ``stopped``), summed
-    over rebalances. The sums from which metrics are computed are attributes too (``stopped_low``).
+    Each metric of `partage.tables.metrics.METRICS` is an attribute, such as ``moved``, summed over
+    rebalances. So is each sum from which metrics are computed, such as ``stopped_low``.
 
     Attributes:
         policy: name of the policy, or `RECORDED`.
@@ -68,7 +68,7 @@ class PolicyFigures:
 
     @property
     def is_comparable(self) -> bool:
-        """Return whether the metrics of this policy can be compared with those of other policies.
+        """Return whether this policy's metrics can be compared with those of other policies.
 
         They can if the policy has a valid and complete assignment for every rebalance.
         """
@@ -161,7 +161,7 @@ class CauseShare:
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """Properties of one consumer group that the rules for recommendations use; None means unknown.
+    """Properties of one consumer group on which recommendations depend; None means unknown.
 
     Attributes:
         protocol: protocol of its newest rebalance: classic, consumer, share or streams.
@@ -221,17 +221,17 @@ def _known_downtime(recorded: PolicyFigures, *, covered: bool) -> FigureRange | 
 
 @dataclass(frozen=True, slots=True)
 class StreamsOutcome:
-    """Result of simulating a Kafka Streams application under one combination of settings.
+    """Outages of a Kafka Streams application under one combination of settings, from a simulation.
 
-    It can also have the recorded figures (``simulated`` is False). Counts are means over several
+    With ``simulated`` False, the values are recorded ones. Counts are means over several
     simulations with shifted events, and may be fractions. Unknown values are None.
 
     Attributes:
-        simulated: False for the log's own figures.
+        simulated: whether the values are simulated, not recorded.
         protocol: protocol of the group, classic or streams.
-        assignor: task assignor; `RECORDED` for the log's own figures.
+        assignor: task assignor; `RECORDED` for recorded values.
         settings: changed settings; empty for the present ones.
-        detail: why there are no figures.
+        detail: why there are no values.
         from_ms, to_ms: the simulated time.
         events: recorded starts and stops of clients in it.
         outages: times in which a task had no owner with all its state.
@@ -267,7 +267,7 @@ class StreamsOutcome:
 class GroupFigures:
     """One consumer group of a run, with its properties and its metrics over all rebalances.
 
-    Derived values are computed once (`once_per_group`), because many rules and tables need them.
+    Derived values are cached, because many rules and tables need them.
 
     Attributes:
         anchor: fragment identifier of its details on the page.
@@ -326,9 +326,9 @@ class GroupFigures:
 
     @cached_property
     def recorded_figures(self) -> PolicyFigures:
-        """Metrics of the assignments that the group really had.
+        """Metrics of the recorded assignments of the group.
 
-        Simulated policies are compared with them.
+        Those of simulated policies are compared with them.
         """
         return self.figures.get(RECORDED, PolicyFigures.from_sums(RECORDED))
 
@@ -379,8 +379,8 @@ class GroupFigures:
     def main_cause(self) -> CauseShare | None:
         """The kind of cause whose rebalances had the most downtime, such as ``leave``.
 
-        The group's first rebalance in the log does not count. The result is None if there is no
-        other.
+        The group's first rebalance in the log is not counted. The result is None if there is no
+        other rebalance.
         """
         # The group's first rebalance in the log counts as no cause.
         return next((c for c in self.causes if c.kind != "first"), None)
@@ -394,7 +394,7 @@ class GroupFigures:
 def once_per_group(function: Callable[[GroupFigures], T]) -> Callable[[GroupFigures], T]:
     """Decorate a function of one consumer group so that its result is computed once per group.
 
-    The result is cached in the group itself, whose figures never change.
+    The result is cached in the group itself, which never changes.
     """
     # Figures of a group do not change, and so the result does not either.
     name = f"{function.__module__}.{function.__qualname__}"
@@ -459,7 +459,7 @@ class BackTest:
 
 @dataclass(frozen=True, slots=True)
 class RunFigures:
-    """All data of a published run that the report shows.
+    """All data of a published run that the report shows, with its consumer groups.
 
     The HTML page, the terminal output and the JSON document are made from it.
 
@@ -516,19 +516,19 @@ class RunFigures:
 
     @property
     def recorded_figures(self) -> PolicyFigures:
-        """Metrics of the assignments that the groups really had, summed over all groups."""
+        """Metrics of the recorded assignments, summed over all groups."""
         return self.figures.get(RECORDED, PolicyFigures.from_sums(RECORDED))
 
     @property
     def in_log(self) -> int:
-        """Number of rebalances that the log still has; compaction may have removed others."""
+        """Number of rebalances in the log; compaction may have removed others."""
         return int(self.summary.get("coverage", {}).get("rebalances", 0))
 
     @property
     def rebalance_count(self) -> int:
-        """Number of rebalances that happened, including those that are no longer in the log.
+        """Number of all rebalances, including those that compaction removed from the log.
 
-        Missing ones are known from gaps in the generation numbers.
+        Removed ones leave gaps in the generation numbers.
         """
         cover = self.summary.get("coverage", {})
         return (

@@ -91,7 +91,7 @@ class RateChange:
 
 
 class SettingChange(NamedTuple):
-    """A client setting of a consumer group that has different values in two runs."""
+    """A client setting of a consumer group whose value differs between two runs."""
 
     name: str
     before: str
@@ -130,7 +130,7 @@ class GroupDiff:
     def verdict(self) -> str:
         """The overall verdict on the group: better, worse, within noise or unknown.
 
-        It is about the time in which the group's partitions had no consumer.
+        The criterion is the time in which the group's partitions had no consumer.
         """
         return self.changes[UNREAD].verdict
 
@@ -146,7 +146,7 @@ class GroupDiff:
 
 @dataclass(frozen=True, slots=True)
 class RunDiff:
-    """The comparison of two published runs, for example before and after a change of settings.
+    """Comparison of two published runs, for example before and after a change of settings.
 
     It says for each group whether its rates changed by more than chance explains.
 
@@ -182,7 +182,7 @@ class RunDiff:
     def count(self, verdict: str) -> int:
         """Return the number of groups with the given verdict, such as `BETTER`.
 
-        The verdict is about the time in which a group's partitions had no consumer.
+        The criterion of a verdict is the time in which a group's partitions had no consumer.
         """
         return sum(one.verdict == verdict for one in self.groups)
 
@@ -214,7 +214,7 @@ def diff_runs(before: Recording, after: Recording, names: Iterable[str] | None =
 
 
 def _rate_difference(change: RateChange) -> float:
-    """Return by how much a rate per hour changed between two runs, as an absolute value.
+    """Return the absolute difference of a rate per hour between two runs.
 
     The result is 0 if one of the rates is unknown.
     """
@@ -226,8 +226,8 @@ def _rate_difference(change: RateChange) -> float:
 def _sort_key(diff: GroupDiff) -> tuple[int, float, str]:
     """Return a sort key that puts the groups with a significant change of downtime first.
 
-    Downtime is the time in which partitions have no consumer. Larger changes precede smaller ones,
-    and unknown changes come last.
+    Larger changes come before smaller ones, and unknown changes come last. Downtime is the time in
+    which partitions have no consumer.
     """
     rank = {WORSE: 0, BETTER: 0, NOISE: 1, UNKNOWN: 2}[diff.verdict]
     return rank, -_rate_difference(diff.changes[UNREAD]), diff.name
@@ -251,9 +251,10 @@ def _figures(pairs: Sequence[_Pair]) -> list[str]:
 
 
 def _count_comparisons(metric: str, metrics: Sequence[str], groups: int) -> int:
-    """Return how many statistical comparisons are made for a metric, for the Bonferroni correction.
+    """Return the number of statistical comparisons for a metric, for the Bonferroni correction.
 
-    There is one per group. A metric of one cause counts as often as there are causes.
+    There is one comparison for each group; for the rebalances by cause, one for each group and
+    cause.
 
     Args:
         metric: name of the metric.
@@ -276,9 +277,10 @@ def _group_diff(pair: _Pair, groups: int) -> GroupDiff:
 
 
 def _why_unknown(group_rates: _Pair) -> str:
-    """Return a text that says why the change of a group's downtime between two runs is unknown.
+    """Return the reason why the change of a group's downtime between two runs is unknown.
 
-    It names the run that lacks the downtime. ``group_rates`` has the group's rates in both runs.
+    The text names the run that lacks the downtime. ``group_rates`` are the group's rates in both
+    runs.
     """
     before, after = (one.why_unknown for one in group_rates)
     if before and before == after:
@@ -287,9 +289,9 @@ def _why_unknown(group_rates: _Pair) -> str:
 
 
 def _compare_totals(pairs: Sequence[_Pair], hours: tuple[float, float]) -> GroupDiff:
-    """Compare the totals of two runs, over the groups whose metrics are known in both.
+    """Compare the total rates of two runs, over the groups whose metrics are known in both.
 
-    The result has the change of each metric, such as rebalances per hour of all these groups.
+    A total rate is, for example, the number of rebalances per hour of all these groups.
 
     Args:
         pairs: for each group, its rates in the first and in the second run.
@@ -311,7 +313,7 @@ def _compare_totals(pairs: Sequence[_Pair], hours: tuple[float, float]) -> Group
 
 
 def _pool_rates(groups: Sequence[GroupRates], metric: str, hours: float) -> Rate:
-    """Combine the hourly rates of several consumer groups into one rate of all groups together.
+    """Combine the hourly rates of several consumer groups into one total rate.
 
     Args:
         groups: the groups with their rates.
@@ -333,10 +335,10 @@ def _pool_rates(groups: Sequence[GroupRates], metric: str, hours: float) -> Rate
 def _compare_metric(
     metric: str, first_rates: Rate | None, second_rates: Rate | None, comparisons: int
 ) -> RateChange:
-    """Compare the rate of a metric in two runs, such as the rebalances per hour.
+    """Compare the rate of a metric in two runs, such as the number of rebalances per hour.
 
-    The result is a change with verdict `UNKNOWN` if one rate is unknown. ``comparisons`` is the
-    number of all comparisons, for the Bonferroni correction; 0 also makes the verdict unknown.
+    The verdict is `UNKNOWN` if one rate is unknown. ``comparisons`` is the number of all
+    comparisons, for the Bonferroni correction; 0 also makes the verdict unknown.
     """
     if first_rates is None or second_rates is None or not comparisons:
         return RateChange(first_rates, second_rates, None, UNKNOWN)
@@ -452,11 +454,10 @@ def _continued_fraction(x: float, a: float, b: float) -> float:
 def _find_changed_settings(
     before_rates: GroupRates, after_rates: GroupRates
 ) -> tuple[SettingChange, ...]:
-    """Return the client settings of a group that differ between two runs, and its changed sizes.
+    """Return the client settings, members and partitions of a group that differ between two runs.
 
-    Sizes are the numbers of members and partitions. The arguments are the group's rates in the
-    first and in the second run, which include its settings. Values that a log does not show are
-    left out.
+    The arguments are the group's rates in the first and in the second run, which include its
+    settings. Values that a log does not contain are left out.
     """
     before, after = (_settings_of_group(rates.group) for rates in (before_rates, after_rates))
     names = dict.fromkeys((*before, *after))

@@ -111,7 +111,7 @@ def _table(title: str, columns: Sequence[str], *, right: bool = True) -> Table:
 
 
 class _WrappingName:
-    """A name as Rich text that wraps after punctuation in a narrow terminal column.
+    """Rich text of a name that wraps after punctuation in a narrow terminal column.
 
     For example, the strategy ``cooperative/cooperative-sticky`` may wrap after the slash or hyphen.
     """
@@ -178,7 +178,7 @@ def _facts(run: RunFigures) -> Table:
 
 
 def _agreement_text(agreement: Mapping[str, Any]) -> str:
-    """Return a text that says how many recorded assignments Partage's strategies reproduce exactly.
+    """Return a text on how many recorded assignments Partage's strategies reproduce exactly.
 
     ``agreement`` is this part of the run's summary, with counts by strategy and by client library.
     """
@@ -228,7 +228,7 @@ def _causes(run: RunFigures) -> Table:
 
 
 def _recommendation_lines(run: RunFigures, rows: Sequence[GroupRow]) -> Iterator[Text]:
-    """Yield the lines that show the best recommendation of each consumer group on the terminal.
+    """Yield the terminal lines with the best recommendation of each consumer group.
 
     The first recommendation is shown in full, the next ones in short, and the others are counted.
     """
@@ -250,7 +250,7 @@ def _recommendation_lines(run: RunFigures, rows: Sequence[GroupRow]) -> Iterator
 
 
 def _format_recommendation(run: RunFigures, row: GroupRow, *, in_full: bool) -> Iterator[Text]:
-    """Yield the lines that show the best recommendation of one group on the terminal.
+    """Yield the terminal lines with the best recommendation of one consumer group.
 
     ``row`` is the group's row in the table of groups of ``run``. With ``in_full``, the evidence,
     the configuration lines, the risk and the rollout are shown too.

@@ -69,7 +69,8 @@ def columns_of(records: Iterable[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 @dataclass(frozen=True, slots=True)
 class OwnedIntervals:
-    """The times in which members owned the partitions of one group, as arrays of equal length.
+    """Time intervals in which members owned the partitions of a consumer group, as equally long
+    arrays.
 
     Each array has one element per interval.
 
@@ -91,17 +92,18 @@ class OwnedIntervals:
 
 @dataclass(frozen=True, slots=True)
 class UnreadTimes:
-    """The periods in which partitions of one group had no consumer, as arrays of equal length.
+    """Time intervals in which partitions of a consumer group had no consumer, as equally long
+    arrays.
 
-    Each array has one element per period.
+    Each array has one element per interval.
 
     Attributes:
         row: index of the partition in the group's partitions.
-        until: end of the period (ms), when the partition got its next owner.
+        until: end of the interval (ms), when the partition got its next owner.
         best: estimated length (ms).
         least, most: 10th and 90th percentile of this length (ms).
-        apart_start, apart_end: time in the period in which no member existed or subscribed (ms); it
-            is not drawn, and no length includes it. Both are ``until`` without such a time.
+        apart_start, apart_end: time in it in which no member existed or subscribed (ms); it is not
+            drawn, and no length includes it. Both are ``until`` without such a time.
     """
 
     row: _Ints
@@ -115,13 +117,13 @@ class UnreadTimes:
     def rows_without_consumer(
         self, length_ms: _Ints, excluded_ms: _Ints | None = None
     ) -> tuple[_Ints, _Ints, _Ints]:
-        """Return the last part of each period without a consumer, as rows, starts and ends (ms).
+        """Return the last part of each interval without a consumer, as rows, starts and ends (ms).
 
         For example, a length of 500 returns the last 500 ms before the partition's next owner. A
         part is split in two around a time in which no member existed or subscribed.
 
         Args:
-            length_ms: length of each part, one per period.
+            length_ms: length of each part, one per interval.
             excluded_ms: length at the end of each part that is left out; None for nothing.
         """
         begin = self._start_of_time_without_consumer(length_ms)
@@ -147,10 +149,10 @@ class UnreadTimes:
 
 
 class _Spans(NamedTuple):
-    """The intervals in which members owned partitions, as arrays: timeline row, owner, start and
-    end.
+    """Ownership intervals of a timeline, as equally long arrays.
 
-    Times are in ms since the start of the timeline.
+    Each has a timeline row, an owner, a start and an end. Times are in ms since the start of the
+    timeline.
     """
 
     row: _Ints
@@ -160,9 +162,10 @@ class _Spans(NamedTuple):
 
 
 class _Bins(NamedTuple):
-    """Equally long time intervals (bins) of a timeline, each with the member that owned most of it.
+    """Time bins of a timeline, each with the member that owned most of it, as equally long arrays.
 
-    They are arrays of equal length, sorted by row and time. Bins without an owner are left out.
+    All bins have the same length. They are sorted by row and time; bins without an owner are left
+    out.
 
     Attributes:
         row: index of the timeline's row.
@@ -186,7 +189,8 @@ def draw_timeline(
     *,
     peaks: bool = False,
 ) -> dict[str, Any]:
-    """Compute what to draw for the timeline of a consumer group: who owned its partitions when.
+    """Compute the rectangles of a consumer group's timeline, which show the owner of each
+    partition.
 
     The result is a dict for the page's script. If there are too many owner changes to draw, time is
     divided into bins.
@@ -240,7 +244,7 @@ def draw_timeline(
 
 
 def _row_count(partitions: int, budget: int) -> int:
-    """Return the number of rows of a group's timeline: one per partition, or fewer for large
+    """Return the number of rows of a group's timeline: one per partition, but limited for large
     groups.
 
     ``budget`` is the approximate maximum number of rectangles that the page may draw.
@@ -271,7 +275,7 @@ def _draw_unread(
     *,
     peaks: bool,
 ) -> dict[str, Any]:
-    """Compute what to draw for the periods in which partitions of a group had no consumer.
+    """Compute the rectangles of a timeline that show when partitions had no consumer.
 
     Args:
         unread: the periods; None if they are unknown.
@@ -333,7 +337,7 @@ def _bin_unread(  # noqa: PLR0917 - one kind of interval, and the drawing
     budget: int,
     least: float,
 ) -> _Ints:
-    """Summarize many unread periods as rectangles that show the share of partitions without a
+    """Summarize many unread intervals as rectangles with the share of partitions without a
     consumer.
 
     The finest time resolution with at most ``budget`` rectangles is used.
@@ -403,7 +407,9 @@ def _largest_unread_share(start: _Ints, end: _Ints, span: int, size: int) -> dic
 
 
 def _steps(percent: NDArray[np.float64], span: int) -> dict[str, list[Any]]:
-    """Return the values of bins as a step function: the times of its steps, and their values."""
+    """Convert the values of equally long bins to a step function: its times (ms) and values
+    (percent).
+    """
     changes = np.flatnonzero(np.append([True], percent[1:] != percent[:-1]))
     at = np.rint(changes * span / _SHARE_BINS).astype(np.int64)
     return {"at": at.tolist(), "percent": percent[changes].tolist()}
@@ -475,8 +481,8 @@ def _find_bin_owners(spans: _Spans, span: int, columns: int) -> _Bins:
 def _merge_bins(cells: _Bins, span: int, columns: int) -> NDArray[np.int64]:
     """Merge adjacent time bins with the same owner into rectangles, so that less has to be drawn.
 
-    Bins are merged if the owner owned about the same share of each. The result has one rectangle
-    per line: row, start, end (ms), owner and share in percent.
+    Bins are merged if the owner owned about the same share of each. The result has one row per
+    rectangle: timeline row, start, end (ms), owner and share in percent.
     """
     # Bins are merged if the same member owned about the same share of each.
     row, column, owner, share = cells
@@ -504,9 +510,9 @@ def _merge_bins(cells: _Bins, span: int, columns: int) -> NDArray[np.int64]:
 
 
 def to_owned_intervals(table: pa.Table, last_ms: int) -> OwnedIntervals:
-    """Convert the rows that say when which member owned a partition from an Arrow table to arrays.
+    """Convert rows of table ``ownership`` to arrays: when which member owned which partition.
 
-    Intervals that have not ended get the end ``last_ms``, which is the end of the timeline.
+    An interval that has not ended gets the end ``last_ms``, which is the end of the timeline.
     """
     from pyarrow import compute as pc
 
@@ -537,10 +543,10 @@ def _to_ints(column: Any) -> _Ints:
 
 
 def _pair_numbers(table: pa.Table, topics: Sequence[str]) -> tuple[_Ints, int]:
-    """Return a number for the topic and partition of each row, in the order of these pairs.
+    """Return a number for the (topic, partition) of each row, and the factor in it.
 
-    The number is the index of the topic in ``topics`` times a factor, plus the partition. The
-    second result is the factor. The number is negative if the topic is not in ``topics``.
+    The number is the index of the topic in ``topics`` times the factor, plus the partition, so
+    numbers sort like the pairs. It is negative if the topic is not in ``topics``.
     """
     import pyarrow as pa
     from pyarrow import compute as pc
@@ -552,10 +558,10 @@ def _pair_numbers(table: pa.Table, topics: Sequence[str]) -> tuple[_Ints, int]:
 
 
 def to_unread_times(table: pa.Table, owned: OwnedIntervals) -> UnreadTimes:
-    """Convert the rows that say when partitions had no consumer from an Arrow table to arrays.
+    """Convert rows of table ``unread`` to arrays: when which partition had no consumer.
 
-    Partitions that no member ever owned are left out. ``owned`` has the owned intervals of the same
-    consumer group.
+    Partitions that no member ever owned are left out. ``owned`` are the ownership intervals of the
+    same consumer group.
     """
     from pyarrow import compute as pc
 
@@ -601,8 +607,8 @@ def count_partition_changes(
 ) -> Iterator[dict[str, int]]:
     """Yield how many partitions each member owned before and after each listed rebalance.
 
-    Members whose partitions did not change are left out. Each result also has the numbers of lost
-    and gained partitions.
+    Members whose partitions did not change are left out. Each result also has the numbers of
+    partitions that the member lost and gained.
 
     Args:
         rows: the listed rebalances.
@@ -639,18 +645,18 @@ def count_partition_changes(
 
 
 class _OwnerTimes(NamedTuple):
-    """Times at which members begin, or end, to own a partition, as arrays of equal length."""
+    """Times at which members began, or ended, to own a partition, as arrays of equal length."""
 
     owner: _Ints
     time: _Ints
 
 
 def _pairs_within(events: _OwnerTimes, begin: _Ints, end: _Ints, owners: int) -> _Ints:
-    """Return a number for each event within one of the periods: the period times ``owners``, plus
-    its owner.
+    """Number the events that are within one of some time periods: period times ``owners``, plus
+    owner.
 
     Args:
-        events: times of owners.
+        events: times at which owners gained or lost a partition.
         begin: sorted starts of the periods.
         end: ends of the periods, which do not overlap; an event at the end is not within.
         owners: number of owners.
@@ -661,7 +667,10 @@ def _pairs_within(events: _OwnerTimes, begin: _Ints, end: _Ints, owners: int) ->
 
 
 def _count_before(events: _OwnerTimes, owner: _Ints, time: _Ints) -> _Ints:
-    """Return how many events each owner has before a time; both are arrays of equal length."""
+    """Count the events of an owner before a time, for arrays of owners and times.
+
+    The result has one number for each pair of an owner and a time.
+    """
     known, rank = np.unique(np.concatenate([events.time, time]), return_inverse=True)
     size = len(events.time)
     codes = np.sort(events.owner * len(known) + rank[:size])
@@ -670,7 +679,7 @@ def _count_before(events: _OwnerTimes, owner: _Ints, time: _Ints) -> _Ints:
 
 
 def _merged_times(owned: OwnedIntervals, last_ms: int) -> tuple[_OwnerTimes, _OwnerTimes]:
-    """Return when members began and ended to own partitions.
+    """Return the times at which members began, and ended, to own partitions.
 
     Adjacent intervals with the same owner and partition are merged. An interval that reaches
     ``last_ms`` has not ended; its end is the largest int64.

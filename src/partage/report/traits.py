@@ -80,7 +80,7 @@ def causes_by_group(rebalances: pa.Table, replays: pa.Table) -> dict[str, tuple[
 
 
 def _worst_by_cause(table: pa.Table) -> dict[tuple[str, str], list[tuple[int, float]]]:
-    """Return time (ms) and downtime of the worst rebalances by group and kind of cause.
+    """Return the worst rebalances of each group and kind of cause, as time (ms) and downtime.
 
     ``table`` has the columns ``group``, ``origin``, ``time_ms`` and ``best``.
     """
@@ -103,7 +103,7 @@ _LOSSES = frozenset({"expiry", "poll", "broker", "departure"})
 
 
 def _find_origin_causes(rebalances: pa.Table, kinds: pa.ChunkedArray) -> pa.Array:
-    """Return, for each rebalance, the kind of cause to which its downtime is attributed.
+    """Return the kind of cause to which the downtime of each rebalance is attributed.
 
     A follow-up rebalance gets the cause of the rebalance that it completes. ``rebalances`` must be
     in log order; ``kinds`` has the kind of cause of each.
@@ -209,8 +209,8 @@ def _most(table: pa.Table, column: str) -> dict[str, int | None]:
 def _longest_poll_ms(poll_ms: int | None, away: Iterable[int]) -> int | None:
     """Return the longest time that a member spent between two polls (ms); None if it is unknown.
 
-    The member exceeded ``max.poll.interval.ms`` (``poll_ms``), left and rejoined. ``away`` has the
-    times from leaving to rejoining (ms), which are added to that interval.
+    The member exceeded ``max.poll.interval.ms`` (``poll_ms``), left and rejoined. So the time is
+    that interval plus the time from leaving to rejoining (``away``, ms).
     """
     longest = max(away, default=None)
     return None if longest is None or not poll_ms or poll_ms < 0 else poll_ms + max(0, longest)
@@ -298,7 +298,7 @@ def _count_dynamic_members(members: pa.Table) -> dict[str, int]:
 
 
 def _count_static_members(members: pa.Table, rebalances: pa.Table) -> dict[str, tuple[int, int]]:
-    """Return how many static members and how many members in all each consumer group has.
+    """Return the numbers of static members and of all members of each consumer group.
 
     Static members have a ``group.instance.id``. The newest rebalance with the most members counts,
     because members may be leaving at the end of a log.
@@ -320,7 +320,7 @@ def _count_static_members(members: pa.Table, rebalances: pa.Table) -> dict[str, 
 
 
 def _has_copartitioned_topics(ownership: pa.Table) -> dict[str, bool]:
-    """Return, for each consumer group, whether two of its topics have equal partition counts.
+    """Return for each consumer group whether two of its topics have equal partition counts.
 
     An application can only join such topics. ``ownership`` is a table with the group, topic and
     partition of each ownership.
@@ -378,10 +378,9 @@ class Snapshot(NamedTuple):
 
 
 def find_silent_times(snapshots: Sequence[Snapshot]) -> list[int]:
-    """Return how long evicted members had sent no heartbeats before they rejoined their group (ms).
+    """Return how long each evicted member sent no heartbeats before it rejoined its group (ms).
 
-    The time is the session timeout plus the time between eviction and rejoining. There is one value
-    per rejoined member.
+    The time is the session timeout plus the time between eviction and rejoining.
 
     Args:
         snapshots: the group's members after each of its rebalances, in log order.
@@ -411,8 +410,7 @@ def find_silent_times(snapshots: Sequence[Snapshot]) -> list[int]:
 def _silences_by_group(
     members: pa.Table, rebalances: pa.Table, broker_session_ms: int
 ) -> dict[str, list[int]]:
-    """Return how long evicted members of each group had sent no heartbeats before they rejoined
-    (ms).
+    """Return how long evicted members of each group sent no heartbeats before they rejoined (ms).
 
     The result is a dict from group to one time per rejoined member, without groups that have none.
     ``broker_session_ms`` is the session timeout of members that send none; 0 if unknown.
@@ -439,10 +437,10 @@ def _silences_by_group(
 
 
 def _near_evictions(rebalances: pa.Table, session_ms: int) -> pa.Array:
-    """Return a mask of the rebalances whose members `find_silent_times` compares.
+    """Select the rebalances around evictions, whose members show who rejoined, as a mask.
 
     They are the evictions, the rebalance before each, and those after it in which an evicted member
-    may have rejoined. The members of a long history do not fit in memory.
+    may have rejoined. The members of all rebalances of a long history would not fit in memory.
 
     Args:
         rebalances: rows of table ``rebalances``, in log order.
@@ -469,9 +467,9 @@ def _near_evictions(rebalances: pa.Table, session_ms: int) -> pa.Array:
 def _members_by_identity(
     members: pa.Table, broker_session_ms: int
 ) -> dict[tuple[str, int, int], tuple[Counter[str], int]]:
-    """Return how many members of each identity a rebalance had, and their longest session timeout.
+    """Count the members of each rebalance by identity, and find their longest session timeout.
 
-    The result is a dict from (group, incarnation, generation). An identity is an instance id, or a
+    The result is a dict by (group, incarnation, generation). An identity is an instance id, or a
     client id with a host. ``broker_session_ms`` is the timeout of members that send none.
     """
     from pyarrow import compute as pc

@@ -111,8 +111,7 @@ def policy_rows(
     gains: Mapping[str, Estimate],
     unit: TimeUnit | None = None,
 ) -> Iterator[PolicyRow]:
-    """Yield the rows of the report's table that compares policies; the recorded assignments come
-    first.
+    """Yield the rows of the report's table that compares policies, recorded assignments first.
 
     Args:
         names: policies in display order, without `RECORDED`.
@@ -145,8 +144,7 @@ def _note(figures: PolicyFigures) -> str:
 
 
 def _downtime_size(figures: PolicyFigures) -> float | None:
-    """Return the downtime of a policy as a number to sort by: its estimate, or else its upper
-    bound.
+    """Return the downtime of a policy as a sort key: its estimate, or else its upper bound.
 
     The result is None if neither is known.
     """
@@ -158,13 +156,16 @@ def _downtime_size(figures: PolicyFigures) -> float | None:
 def _metric_cell(
     metric: Metric, figures: PolicyFigures, gain: Estimate | None, unit: TimeUnit
 ) -> Cell:
-    """Return one cell of the table that compares policies: the text of a metric and its sort value.
+    """Return one cell of the report's table that compares policies: a text, and a number to sort
+    by.
+
+    A policy is a protocol with an assignment strategy, and each column shows a metric.
 
     Args:
-        metric: the column's metric.
-        figures: metrics of the row's policy.
+        metric: the metric of the column, such as moved partitions.
+        figures: all metrics of the policy.
         gain: downtime that the policy saves; None if unknown.
-        unit: time unit that the whole table has in common.
+        unit: unit of all downtimes in the table.
     """
     # The saving of a policy is its gain against the simulated present settings, shown only if its
     # interval excludes zero. The present settings and the recorded assignments have no saving.
@@ -300,10 +301,10 @@ def cause_list(
 
 
 def _rest_of_causes(rows: Sequence[CauseRow], most: int | None) -> str:
-    """Return a sentence with the causes that have no row of their own, and the number of all
-    rebalances.
+    """Return a sentence about the causes that have no row of their own, with all rebalances
+    counted.
 
-    It is empty if there are none. ``most`` is the number of causes with a row; None for all.
+    It is empty if all causes have one. ``most`` is the number of causes with a row; None for all.
     """
     rest = rows[len(rows) if most is None else most :]
     if not rest:
@@ -418,7 +419,7 @@ def group_row(group: GroupFigures, unit: TimeUnit | None = None) -> GroupRow:
 
 
 def _worst_times(cause: CauseShare | None, unit: TimeUnit | None) -> str:
-    """Return a sentence on when a cause led to the most downtime; empty if that is unknown."""
+    """Return a sentence on when a cause led to the most downtime; empty if unknown."""
     if cause is None or not cause.worst:
         return ""
     times, day = [], ""
@@ -433,10 +434,10 @@ def _worst_times(cause: CauseShare | None, unit: TimeUnit | None) -> str:
 def _combined_gain_text(
     group: GroupFigures, recommendations: Sequence[Recommendation], unit: TimeUnit | None
 ) -> str:
-    """Return, as text, the expected gain if a group adopts all of its recommended changes together.
+    """Return the expected gain of all recommended changes of a group together, as text.
 
-    The text is empty unless at least two changes have a gain. ``unit`` is the time unit of the
-    table.
+    The text is empty unless at least two changes have a known gain. ``unit`` is the time unit of
+    the table.
     """
     gain = combined_gain(group) if sum(one.gain_ps > 0 for one in recommendations) > 1 else None
     if gain is None:
@@ -450,11 +451,10 @@ def _cause_share(group: GroupFigures, cause: CauseShare | None) -> str:
 
 
 def _present_values(group: GroupFigures, first: Recommendation | None) -> str:
-    """Return a text with the client settings that a recommendation changes, from old to new value.
+    """Return a text with the settings that a recommendation changes: present and new values.
 
-    ``first`` is the group's first recommendation. If it has no new values, the text has the present
-    values of the settings concerned; without one, those of the group's main settings. New values
-    are followed by where they belong, such as "consumer properties".
+    ``first`` is the group's first recommendation; if it is None, the group's main settings are
+    shown. New values are followed by where they belong, such as "consumer properties".
     """
     some = first.now if first is not None and first.now else present_settings(group)[1:3]
     changed = [one for one in some if one.new and one.new != one.now]
@@ -476,9 +476,9 @@ _LEAST_GAIN = 0.05
 
 @dataclass(frozen=True, slots=True)
 class StreamsCard:
-    """The display data of a Kafka Streams application that was simulated under other settings.
+    """Display data of a Kafka Streams application that was simulated under other settings.
 
-    A card has a table of the settings and their outages, and a sentence about the best ones.
+    It has a table of the settings and their outages, and a sentence about the best settings.
 
     Attributes:
         group: the group's metrics.
@@ -494,8 +494,7 @@ class StreamsCard:
 
 
 def streams_card(group: GroupFigures) -> StreamsCard:
-    """Build the display data of a Kafka Streams application: a table of its settings and their
-    outages.
+    """Build the display data of a Kafka Streams application: a table of settings and their outages.
 
     A sentence names the settings with the shortest outages.
     """
@@ -512,10 +511,9 @@ def streams_card(group: GroupFigures) -> StreamsCard:
 
 
 def _streams_label(group: GroupFigures, one: StreamsOutcome) -> str:
-    """Return a label for one combination of Kafka Streams settings, such as ``present settings``.
+    """Return a label for one combination of Kafka Streams settings.
 
-    Otherwise it names what differs from the present settings. ``one`` is the result under this
-    combination.
+    It is ``present settings``, or else the differences from them. ``one`` is the simulation result.
     """
     if not one.simulated:
         return "as recorded (without restoring)"
@@ -552,7 +550,7 @@ def _format_state_size(size: int, unit: str | None) -> str:
 
 
 def _best_settings_sentence(group: GroupFigures) -> str:
-    """Return a sentence that names the settings under which a Streams application has the least
+    """Return a sentence that names the settings with which a Streams application has the least
     outages.
 
     It also states the additional disk space. If no settings shorten the outages measurably, the
@@ -585,9 +583,9 @@ def _best_settings_sentence(group: GroupFigures) -> str:
 
 
 def metric_headings() -> list[dict[str, str]]:
-    """Return the column headings of the policy table on the page: name, label and help text.
+    """Return the column headings of the policy table on the page.
 
-    There is one dict for each metric of a group.
+    Each heading is a dict with the name, the label and the help text of a metric.
     """
     return [
         {"name": metric.name, "label": metric.label, "help": metric.help}
@@ -596,9 +594,10 @@ def metric_headings() -> list[dict[str, str]]:
 
 
 def group_data(run: RunFigures, group: GroupFigures, details: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the data of one group that the page's script displays when the group is opened.
+    """Return one consumer group's data for the page's script, which shows it when the group is
+    opened.
 
-    It has the timeline, the rebalances, the recommendations and the compared policies.
+    The data are the timeline, the rebalances, the recommendations and the compared policies.
 
     Args:
         run: the published run.
@@ -654,8 +653,7 @@ def _policy_columns(
 ) -> dict[str, list[Any]]:
     """Return the table that compares policies (protocol and strategy) as a dict of columns.
 
-    The page's script displays it. Column ``NAME_sort`` has the values by which column ``NAME`` is
-    sorted.
+    The page's script displays it. Column ``NAME_sort`` has the sort keys of column ``NAME``.
     """
     records = []
     for row in policy_rows(run.policies, figures, OutputLevel.GROUP, gains, unit):
