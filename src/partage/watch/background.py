@@ -54,10 +54,10 @@ class _PendingAssignment(NamedTuple):
 
 
 def measure_balance(generation: Generation, cluster: Cluster) -> Measures | None:
-    """Measure how evenly a group's assignment spreads partitions over members, and what it moved.
+    """Measure how many partitions each member has, and how many moved, in a group's new assignment.
 
-    Moved partitions are counted against the group's previous assignment. Return None for a Kafka
-    Streams group, and if the assignment cannot be measured.
+    Partitions that changed owner since the previous assignment count as moved. Return None for a
+    Kafka Streams group, and if the assignment cannot be measured.
 
     Args:
         generation: the group generation whose assignment is measured.
@@ -109,8 +109,8 @@ class BackgroundMetrics:
     def on_event(self, event: WatchEvent, live: LiveGroups) -> None:
         """Queue a consumer group's new assignment, so that this thread measures its balance.
 
-        The watcher calls it with each rebalance event. Events without a new assignment are ignored.
-        A new assignment replaces an older one of the same group that is still in the queue.
+        It is called with each rebalance event; events without a new assignment are ignored. A new
+        assignment replaces a queued one of the same group.
 
         Args:
             event: the rebalance event.
@@ -179,7 +179,7 @@ class BackgroundMetrics:
         self._figures.lags = {}
 
     def _measure_pending(self) -> None:
-        """Measure the balance of all queued assignments, and add the results to the exported
+        """Measure the balance of all queued assignments, and export the results as Prometheus
         metrics.
 
         If an assignment cannot be measured, the user gets a warning, and the other groups are

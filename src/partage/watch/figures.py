@@ -118,7 +118,7 @@ ExportedFamily = tuple[ExportedMetric, tuple[tuple[tuple[str, ...], float], ...]
 
 @dataclass(slots=True)
 class _GroupFigures:
-    """Metrics of one consumer group for Prometheus, such as lag and number of rebalances.
+    """Prometheus metrics of one consumer group, such as its lag and its number of rebalances.
 
     Attributes:
         gauges: dict from the name of a gauge to its value.
@@ -139,8 +139,8 @@ class _GroupFigures:
 class WatchFigures:
     """Prometheus metrics of `partage capture --follow`: rebalances, lag and balance of each group.
 
-    Only the groups that lost most consumption time are exported by name. All others are combined
-    under the label ``other``.
+    Only the groups whose partitions were longest without a consumer are exported by name. All
+    others are added up under the label ``other``.
 
     Args:
         max_groups: maximum number of groups that are exported by name.
@@ -176,8 +176,8 @@ class WatchFigures:
     def on_event(self, event: WatchEvent, live: LiveGroups) -> None:
         """Update a consumer group's Prometheus metrics with one rebalance event.
 
-        When a rebalance starts, it is counted. When its effect on consumption is known, the time in
-        which partitions had no consumer is added. ``live`` is not used.
+        The start of a rebalance is counted. Later, the time in which its partitions had no consumer
+        is added. ``live`` is not used.
         """
         del live
         if isinstance(event, RebalanceOpened):

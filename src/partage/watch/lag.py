@@ -70,8 +70,8 @@ class EndOffsets:
         return None if found is None else found[1][-1]
 
     def lag_seconds(self, partition: _TopicPartition, committed: int, now_s: float) -> float | None:
-        """Estimate a partition's lag in seconds: the age of its first record that is not yet
-        consumed.
+        """Estimate a partition's lag in seconds: the age of its oldest record that is not consumed
+        yet.
 
         Args:
             partition: pair (topic, partition number).
@@ -144,8 +144,8 @@ def group_lag(
 def drain_seconds(lag_before: GroupLag, lag_now: GroupLag, elapsed_s: float) -> float | None:
     """Estimate in how many seconds a consumer group will have consumed its lag.
 
-    The estimate assumes that the group goes on as between two measurements of its lag. The result
-    is infinite if the lag does not shrink. It is None if no time lies between the measurements.
+    The estimate assumes that the lag goes on shrinking as between two measurements. The result is
+    infinite if the lag does not shrink, and None if both measurements have the same time.
 
     Args:
         lag_before: the earlier measurement.

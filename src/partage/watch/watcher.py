@@ -102,7 +102,7 @@ class EventSink:
     def close(self) -> None:
         """Close the file of rebalance events.
 
-        Standard output stays open. An error is ignored here, because `write_event` has reported it.
+        Standard output stays open. Errors are ignored here, because `write_event` reports them.
         """
         if self._target != "-":
             with suppress(OSError):  # `write_event` has reported it
@@ -155,9 +155,10 @@ class WatchListener(Protocol):
 
 
 class _Reset:
-    """Queue message that replaces the histories of all consumer groups by rebuilt ones.
+    """Queue message with rebuilt histories of all consumer groups, which replace the old ones
+    (``live``).
 
-    It is sent after a partition of the log was truncated. ``live`` has the new histories.
+    It is sent after a partition of the log was truncated.
     """
 
     def __init__(self, live: LiveGroups) -> None:
@@ -204,9 +205,9 @@ class Watcher:
         self._thread = Thread(target=self._run, name="partage-watch", daemon=True)
 
     def start_watching(self, writer: CaptureWriter) -> None:
-        """Rebuild the consumer groups' histories from the capture so far, and start the thread.
+        """Rebuild the consumer groups' histories from the capture, and start the watcher's thread.
 
-        It is called once, before the capture runs. ``writer`` is the open capture.
+        It is called once, before the capture goes on. ``writer`` is the open capture.
 
         Raises:
             InvalidCaptureError: a file of the capture is damaged.
@@ -261,7 +262,7 @@ class Watcher:
     def _store_histories(self, live: LiveGroups) -> None:
         """Write the histories of all consumer groups to the capture's folder.
 
-        The next start reads this file, so it only needs to process newer records. ``live`` has the
+        The next start reads this file, so it only needs to process newer records. ``live`` are the
         histories.
 
         Raises:
@@ -325,9 +326,8 @@ class Watcher:
     def on_truncation(self, partition: int) -> None:
         """Rebuild the histories of all consumer groups after a partition of the log was truncated.
 
-        The histories may include records that the truncation removed. The rebuilt ones come from
-        the records that the capture has stored. ``partition`` is the number of the truncated
-        partition.
+        The old histories may include records that the truncation removed. They are rebuilt from the
+        records in the capture. ``partition`` is the number of the truncated partition.
         """
         self._batches = []
         if self._writer is not None:
@@ -340,8 +340,7 @@ class Watcher:
     def send_queued_records(self, remaining_offsets: int = 0, troubles: int = 0) -> None:
         """Send all queued records to the watcher's thread, after a round of fetches.
 
-        It blocks while the thread's queue is full. The arguments are shown as progress of the
-        capture.
+        The call blocks while the thread's queue is full.
 
         Args:
             remaining_offsets: number of offsets that the capture still has to read.
@@ -381,9 +380,10 @@ class Watcher:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        """Stop the watcher's thread after it has processed its queue, and raise the thread's error.
+        """Stop the watcher's thread when it has processed its queue, and raise the thread's error
+        if any.
 
-        If the ``with`` block raised an error, that one is raised instead.
+        If the ``with`` block raised an error, that error is raised instead.
         """
         if self._thread.is_alive():
             self.send_queued_records()

@@ -61,8 +61,8 @@ _Ints = NDArray[np.int64]
 class Position(NamedTuple):
     """Read position of `partage watch` in a growing capture of ``__consumer_offsets``.
 
-    Spark stores it after each micro-batch and continues there after a restart. It has the next
-    offset of each log partition (partition of ``__consumer_offsets``).
+    Spark stores it after each micro-batch and continues there after a restart. A log partition is a
+    partition of ``__consumer_offsets``.
 
     Attributes:
         offsets: dict from log partition to the next offset to read; 0 if it has no entry.
@@ -93,7 +93,7 @@ class Position(NamedTuple):
 
 
 class LogPiece(NamedTuple):
-    """Input of one Spark task in a micro-batch: a row range of a file and the offsets to read in
+    """Input of one Spark task in a micro-batch: a row range of a file, and the offsets to read from
     it.
 
     Attributes:
@@ -149,10 +149,10 @@ def decoded_rows(
     *,
     counts: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """Decode records of ``__consumer_offsets``, and yield Arrow batches with the columns
-    `STREAM_COLUMNS`.
+    """Decode records of ``__consumer_offsets``, and yield the results as Arrow batches.
 
-    A row is a group record, a run of offset commits, or a damaged record.
+    A row is a group record, a run of offset commits, or a damaged record. The columns are those of
+    `STREAM_COLUMNS`.
 
     Args:
         records: table of partition, offset, timestamp_ms, key and value, in any order.
@@ -178,7 +178,7 @@ def decoded_rows(
 
 
 def _look_up_offsets(offsets: Mapping[int, int], partition: _Ints) -> _Ints:
-    """Return the offset in a dict for each record's log partition (int64[n]).
+    """Look up an offset for each record by its log partition (int64[n]).
 
     The result is 0 for a log partition without an entry.
 
@@ -256,7 +256,7 @@ class CaptureLog:
     def is_listed(self) -> bool:
         """Return whether the capture's folder had any files when it was last listed.
 
-        A restarted driver lists the files again if not.
+        If not, a restarted driver lists the files again.
         """
         return bool(self._listed)
 
@@ -286,9 +286,9 @@ class CaptureLog:
     def batch_end(self, start: Position, most_rows: int | None = None) -> Position:
         """Return the position in the log at which the next micro-batch ends.
 
-        If ``most_rows`` is None, this is the end of the log. Otherwise, the micro-batch has about
-        ``most_rows`` records, and each log partition advances by the same share of its unread
-        records. If there are no new records, the result is ``start``.
+        The micro-batch has about ``most_rows`` records, and each log partition advances by the same
+        share of its unread records. If ``most_rows`` is None, it reaches the end of the log. If
+        there are no new records, the result is ``start``.
 
         Raises:
             InvalidCaptureError: records after ``start`` were removed from the log.
@@ -344,9 +344,9 @@ class CaptureLog:
         return cut(new, None) + (cut(old, late) if late else [])
 
     def _row_groups(self) -> Iterator[tuple[Path, int, _Ranges]]:
-        """Yield each row group of the capture's files.
+        """Yield each row group of the capture's files: its path, number, and offset ranges.
 
-        A row group is given by the path, its number, and its offset ranges by log partition.
+        The offset ranges are a dict by log partition.
         """
         for one in self._listed:
             for number, ranges in enumerate(one.row_groups):
@@ -414,8 +414,7 @@ class CaptureLog:
         return tuple(sorted(late)), tuple(found)
 
     def _add_batches(self, path: Path) -> None:
-        """Add the transactional batches and leader epochs in a new file of the capture to the
-        index.
+        """Add the transactional batches and leader epochs of a new file to the index.
 
         ``path`` is a Parquet file of table ``batches``, which has one row for each record batch of
         the log.

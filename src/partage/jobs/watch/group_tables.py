@@ -78,10 +78,10 @@ _ORDER = ("log_partition", "log_offset", "kind", "topic", "topic_partition", "mi
 
 @lru_cache
 def stream_schema(table: str) -> pa.Schema:
-    """Return the pyarrow schema of an output table of `partage watch`.
+    """Return the Arrow schema of an output table of `partage watch`.
 
-    The schema lacks the columns that describe micro-batches. Columns that only a replay fills in
-    have ``filled_by: partage replay`` as metadata.
+    The columns that describe micro-batches are not included. A column that only a replay fills in
+    is marked with the metadata ``filled_by: partage replay``.
 
     Raises:
         KeyError: no table has this name.
@@ -217,8 +217,8 @@ def update_commits(
 ) -> GroupUpdate | None:
     """Process a micro-batch that has only offset commits of a consumer group.
 
-    The group's history is not needed for them. This is the usual case, and takes a fraction of the
-    time of `update_history`.
+    This is the usual case. It does not need the group's history, so it takes a fraction of the time
+    of `update_history`.
 
     Args:
         name: the group id.
@@ -268,8 +268,8 @@ def _needs_history(
 ) -> bool:
     """Return whether a consumer group's full history is needed to process its offset commits.
 
-    It is needed if a commit ends a pause in consumption, or if the group's coordinator moved to
-    another broker. It also is if the group has no log position yet.
+    It is needed if a commit ends a pause in consumption, if the group's coordinator moved to
+    another broker, or if the group has no log position yet.
 
     Args:
         commit_values: the part of the group's state that commits change.
@@ -365,10 +365,10 @@ def _table_rows(table: str, rows: pa.Table, *, final: bool) -> TableRows:
 def _select_changed_open_rows(
     still_open: list[TableRows], digests: Mapping[str, str]
 ) -> tuple[list[TableRows], dict[str, str]]:
-    """Return the open rows that must be written again, because their table has changed.
+    """Return the open rows of each table whose open rows have changed, to write them again.
 
-    Open rows are output rows that may still change with later records. Also return new digests, by
-    which the next micro-batch detects changes.
+    Open rows are output rows that may still change with later records. The second result is new
+    digests, by which the next micro-batch detects changes.
 
     Args:
         still_open: the present open rows of a group, by table.
@@ -382,9 +382,9 @@ def _select_changed_open_rows(
 
 
 class _CollectedRows:
-    """Collector that keeps rows of output tables in memory; it implements `RowWriter`.
+    """Writer that keeps rows of output tables in memory, as `RowWriter` defines it.
 
-    A replay writes such rows to files instead.
+    The writer of a replay writes them to files instead.
     """
 
     def __init__(self) -> None:
@@ -395,7 +395,7 @@ class _CollectedRows:
         self._rows.setdefault(table, []).append(row)
 
     def add_columns(self, table: str, columns: Mapping[str, Any], count: int) -> None:
-        """Add rows to a table, given as a dict from column name to Arrow array.
+        """Add rows to an output table, given as a dict from column name to Arrow array.
 
         ``count`` is the number of rows.
         """
@@ -461,7 +461,7 @@ class _StreamedRows(GroupRows):
 
     @property
     def deleted_ms(self) -> int | None:
-        """Time at which the consumer group was deleted (ms); None if it exists.
+        """Time at which the consumer group was deleted (ms); None if it was not.
 
         The state of a deleted group is removed some time later.
         """
@@ -478,7 +478,7 @@ class _StreamedRows(GroupRows):
         ]
 
     def provisional_rows(self) -> list[TableRows]:
-        """End the group's history at its last record, and return the rows that later records may
+        """End the group's history at its last record, and return rows that later records may
         change.
 
         These are, for example, the current owners of partitions. The object cannot be used
@@ -488,9 +488,10 @@ class _StreamedRows(GroupRows):
         return self.take_rows(final=False)
 
     def failure_row(self, failure: GroupFailure) -> list[TableRows]:
-        """Return the row of table ``groups`` that marks the consumer group as failed.
+        """Return a row of table ``groups`` that marks the consumer group as failed.
 
-        ``failure`` has the error. All rows collected before are dropped.
+        All other rows that were collected for the group are discarded. ``failure`` describes the
+        exception.
         """
         for _ in self._collected.take_rows():
             pass

@@ -74,7 +74,7 @@ _MOST_REPORTED = 1_000
 
 
 class StreamFolder:
-    """Output folder of `partage watch`: publishes the files of micro-batches, and reads the tables.
+    """Output folder of `partage watch`: it publishes files of micro-batches and reads the tables.
 
     Args:
         out: the output folder.
@@ -120,7 +120,7 @@ class StreamFolder:
             yield
 
     def publish_batch(self, batch: int, files: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-        """Publish the output files of a micro-batch, and remove those of an earlier attempt at it.
+        """Publish the output files of a micro-batch, and remove files of a failed earlier attempt.
 
         Readers see the files when their manifest, a JSON file with their names, has been written.
 
@@ -145,8 +145,8 @@ class StreamFolder:
     def merge_small_files(self, batch: int) -> None:
         """Merge the small output files of the last 64 micro-batches into larger ones.
 
-        It does so only if ``batch``, the number of the current micro-batch, is a multiple of 64. At
-        multiples of 4,096, merged files are merged again.
+        This happens at every 64th micro-batch. At every 4,096th, the merged files are merged again.
+        ``batch`` is the number of the current micro-batch.
         """
         for span in _SPANS:
             if batch > 0 and batch % span == 0:
@@ -248,7 +248,7 @@ def _current_rows_mask(rows: pa.Table, table: str, newest: Mapping[tuple[str, st
 
 
 def expect_stream_folder(out: Path, source: str) -> None:
-    """Raise an error if an output folder has the stream of another source or another format.
+    """Raise an error if an output folder contains the stream of another source, or another format.
 
     In a new folder, the source and the format are stored for later checks.
 
@@ -307,7 +307,8 @@ def write_changes(
 
 
 def _with_batch(table: str, parts: list[tuple[pa.Table, bool]], batch: int) -> pa.Table:
-    """Concatenate new rows of an output table, and add the columns ``batch`` and ``final``.
+    """Concatenate new rows of an output table, and add the micro-batch number and the flag
+    ``final``.
 
     Args:
         table: name of the table.
@@ -407,7 +408,7 @@ def expect_lake(text: str) -> tuple[str, str]:
 class StreamLakeTables:
     """Writer of the tables of `partage watch` to Delta or Iceberg.
 
-    These tables have only current rows: rows that were replaced are deleted.
+    These tables have only current rows: a row that was replaced is deleted.
 
     Args:
         spark: a session that supports the format.

@@ -131,7 +131,7 @@ class BatchReport:
 
 @dataclass(frozen=True)
 class StreamSettings:
-    """Settings of `partage watch`, such as its pace, additional outputs, and the Kafka client.
+    """Settings of `partage watch`: its pace, additional outputs, and the Kafka client.
 
     Attributes:
         once: whether to end when all records that exist at the start are processed.
@@ -280,7 +280,7 @@ def _stream_settings(
 
 
 def _expect_protobuf() -> None:
-    """Raise an error if protobuf is missing, which PySpark needs for stateful streaming queries."""
+    """Raise an error if protobuf is missing, which stateful streaming queries of PySpark need."""
     try:
         is_missing = find_spec("google.protobuf") is None
     except ModuleNotFoundError:
@@ -316,7 +316,7 @@ class CaptureSource(DataSource):
         return _DDL
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
-        """Return the reader that finds and reads new records; Spark calls it on the driver."""
+        """Return the reader that finds new records; Spark calls this method on the driver."""
         del schema
         return _CaptureReader(self.options["path"], int(self.options["records"]))
 
@@ -345,7 +345,7 @@ class _CaptureReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found.to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's
-        """List the capture's files once, so that the stream ends with the present records."""
+        """List the capture's files only once, so that the stream ends with these records."""
         self._log.list_new_files()
         self._is_fixed = True
 
@@ -385,8 +385,8 @@ def _stream_kafka_rows(
 def _decode_batches(metadata: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Decode records of ``__consumer_offsets`` that Spark read from Kafka, in a Spark worker.
 
-    It first waits until the metadata file (``metadata``) covers the records' times, because the
-    causes of rebalances are found with this metadata.
+    Causes of rebalances are found with cluster metadata. So decoding waits until the file
+    ``metadata`` covers the times of the records.
     """
     import pyarrow as pa
     from pyarrow import compute as pc
@@ -587,7 +587,7 @@ class GroupProcessor(StatefulProcessor):
         return None if row is None else _StoredState(*row)
 
     def _stored_state(self, state: _StoredState | None) -> StoredGroup | None:
-        """Return a consumer group's whole stored state, history included; None if it is new."""
+        """Return a consumer group's stored state with its history; None if the group is new."""
         row = None if state is None else self._history.get()
         if state is None:
             return None
@@ -597,7 +597,8 @@ class GroupProcessor(StatefulProcessor):
     def _metadata_and_moves(
         self, size: int, partition: int, moves: str
     ) -> tuple[ClusterHistory, LogContext]:
-        """Return the cluster metadata, and when the group's coordinator moved to another broker.
+        """Return the cluster metadata, and the times when the group's coordinator moved to another
+        broker.
 
         Args:
             size: number of bytes of ``cluster.jsonl`` to read.
@@ -610,9 +611,9 @@ class GroupProcessor(StatefulProcessor):
     def _set_removal_timer(
         self, before_ms: int | None, deleted_ms: int | None, now_ms: int
     ) -> int | None:
-        """Set the timer that removes the state of a deleted group; delete it if the group exists.
+        """Set or delete the timer after which the state of a deleted group is removed.
 
-        Return the time at which the timer expires (ms), or None if there is none.
+        Return the time at which the timer expires (ms); None without a timer.
 
         Args:
             before_ms: time at which the existing timer expires; None without a timer.
@@ -639,7 +640,7 @@ def _arrow_batch(rows: Iterable[Row]) -> pa.RecordBatch:
 
 
 def _without_counts(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Remove the rows with record counts from a batch; they belong to no consumer group."""
+    """Remove the rows with record counts from a batch, because they belong to no consumer group."""
     from pyarrow import compute as pc
 
     return batch.filter(pc.not_equal(batch.column("kind"), int(DecodedKind.TALLY)))
