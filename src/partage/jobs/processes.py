@@ -43,8 +43,7 @@ _THRESHOLDS = (50_000, 20, 50)
 def available_cores() -> int:
     """Return the number of CPU cores that this process may use.
 
-    It is less than the machine's number if the process is bound to some cores, for example in a
-    container.
+    It may be less than the number of cores of the machine, for example in a container.
     """
     try:
         return len(os.sched_getaffinity(0))
@@ -77,9 +76,9 @@ class WorkerProcesses:
 
     @property
     def process_count(self) -> int:
-        """Number of worker processes besides the calling process.
+        """Number of worker processes, without the calling process.
 
-        It is 0 if no process was wanted or none could be started.
+        It is 0 if no workers were wanted or none could be started.
         """
         return len(self._starts)
 
@@ -183,7 +182,7 @@ class WorkerProcesses:
     def _store_received_result(
         self, queue: _ItemQueue[Any, Any], item_index: int, future: Future[Any]
     ) -> None:
-        """Store the result or the error of an item that a worker process has run, and send the next
+        """Store the result or error of an item that a worker process has run, and send the next
         item.
 
         If the worker was killed, or the function cannot be sent to a worker, the item is put back
@@ -230,10 +229,7 @@ class _ItemQueue(Generic[Item, Result]):
 
     @property
     def is_shared(self) -> bool:
-        """Return whether a worker process is still running an item of this queue.
-
-        If an item has failed, such workers are killed, because their results are no longer needed.
-        """
+        """Return whether a worker process is still running an item of this queue."""
         return self._shared > 0
 
     def take_item(self, *, by_worker: bool = False) -> int | None:
@@ -294,7 +290,7 @@ class _ItemQueue(Generic[Item, Result]):
             self._changed.notify_all()
 
     def run_remaining(self) -> list[Result]:
-        """Run items in the calling process until the queue is empty, and return the results of all
+        """Run items in the calling process until the queue is empty; return the results of all
         items.
 
         It waits for items that worker processes are running. If an item has failed, its exception
@@ -313,10 +309,9 @@ class _ItemQueue(Generic[Item, Result]):
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    """Make Python's garbage collector run less often during the ``with`` block.
+    """Make Python's garbage collector run less often during the ``with`` block, to save CPU time.
 
-    Jobs create many objects but few reference cycles, so frequent collections only cost CPU time.
-    The old thresholds are restored at the end.
+    Jobs create many objects but few reference cycles. The old thresholds are restored at the end.
     """
     before = gc.get_threshold()
     if any(before):  # 0: the user has turned it off

@@ -100,7 +100,7 @@ _RATE_NOTE = "The restore rate is not in the capture: each client restores 50 MB
 
 
 class _Record(NamedTuple):
-    """Decoded record about a Kafka Streams application's group, with its log offset and time."""
+    """Decoded record of a Kafka Streams group, with its log offset and time."""
 
     offset: int
     time_ms: int
@@ -158,13 +158,13 @@ def application_of(
     logs: TopicSizes,
     source_lag: int | None = None,
 ) -> RecordedApplication:
-    """Describe a Kafka Streams application by its recorded state and the sizes of its changelogs.
+    """Describe a Kafka Streams application: its recorded state, with the sizes of its changelogs.
 
     Args:
         application_id: its ``application.id``.
-        recorded_state: its state; notes about sizes are added to it.
+        recorded_state: its topology and members; warnings about sizes are added to it.
         logs: size and end offset of each partition of recorded topics; empty if none is recorded.
-        source_lag: records of its source topics that it has not read; None if unknown.
+        source_lag: number of records of its source topics that it has not read; None if unknown.
     """
     changelogs = {topic for one in recorded_state.subtopologies for topic in one.changelogs}
     sizes = {place: one for place, (one, _) in logs.items() if place[0] in changelogs}
@@ -238,7 +238,7 @@ class _StreamsMembers:
 
     @property
     def members_by_process(self) -> dict[str, list[str]]:
-        """Dict from process id to member ids; a Kafka Streams process has one member per thread."""
+        """Member ids by process id; a Kafka Streams process has one member per stream thread."""
         found: dict[str, list[str]] = {}
         for member, value in self.members.items():
             found.setdefault(value["processId"], []).append(member)
@@ -248,7 +248,7 @@ class _StreamsMembers:
 def _state_of_streams_group(
     records: Sequence[_Record], clusters: ClusterHistory, folder: Path
 ) -> StreamsState | None:
-    """Return a Kafka Streams application's topology and members from its streams group's records.
+    """Derive a Kafka Streams application's topology and members from its streams group's records.
 
     The result is None if the topology or the members are unknown.
     """
@@ -343,7 +343,7 @@ def _streams_clients(application: str, found: _StreamsMembers) -> tuple[Recorded
 
 
 def _list_task_ids(assigned: Iterable[Mapping[str, Any]], kind: str) -> tuple[str, ...]:
-    """Return the Kafka Streams task ids in members' assignments, such as ``0_1``.
+    """Return the ids of the Kafka Streams tasks that members were assigned, such as ``0_1``.
 
     ``kind`` is the field of the assignment to read, for example ``standbyTasks``.
     """
@@ -352,7 +352,7 @@ def _list_task_ids(assigned: Iterable[Mapping[str, Any]], kind: str) -> tuple[st
 
 
 def broker_settings(folder: Path) -> dict[str, str]:
-    """Read the broker's settings for streams groups from a capture; {} if it has no settings file.
+    """Read the broker's settings for streams groups from a capture; empty if it has no settings.
 
     Raises:
         InvalidCaptureError: the file cannot be read.
@@ -375,9 +375,7 @@ def broker_settings(folder: Path) -> dict[str, str]:
 
 
 class ClassicGeneration(NamedTuple):
-    """A recorded generation of a classic Kafka Streams group, with its members' decoded
-    user data.
-    """
+    """Generation of a classic Kafka Streams group, with its members' decoded user data."""
 
     at_ms: int
     state: ClassicState
@@ -407,7 +405,7 @@ def classic_state(
     application: str,
     logs: TopicSizes,
 ) -> StreamsState:
-    """Derive a Kafka Streams application's state from recorded generations of its classic group.
+    """Derive a Kafka Streams application's state from its classic group's generations.
 
     Args:
         generations: recorded generations, at least one, in order.
@@ -460,7 +458,7 @@ def classic_state(
 
 
 def _decode_generations(records: Iterable[_Record]) -> Iterator[ClassicGeneration]:
-    """Yield a classic Streams group's generations, if their members' user data can be decoded."""
+    """Yield the generations of a classic Streams group whose members' user data can be decoded."""
     for _, time_ms, one in records:
         if one.type != "GROUP_METADATA" or one.value is None:
             continue
@@ -482,7 +480,7 @@ def _guess_changelogs(
 ) -> tuple[dict[int, tuple[str, ...]], list[str]]:
     """Guess which changelog topics belong to each stateful sub-topology of a Streams application.
 
-    No record says this. Return the topics by sub-topology number, and notes for the user.
+    No record says this. Return the topics by sub-topology number, and warnings for the user.
 
     Args:
         observed: sources and stateful sub-topologies that were observed.
@@ -564,7 +562,8 @@ def _estimate_reported_sizes(
 ) -> dict[TopicPartition, ChangelogSize]:
     """Estimate changelog sizes (numbers of records) from offset sums that Streams clients reported.
 
-    A task's size is the largest reported sum. Notes for the user are added to ``notes``.
+    An offset sum is the number of a task's changelog records that a client has restored (KIP-441).
+    The largest one counts. Warnings for the user are added to ``notes``.
     """
     # It is given to the first changelog of the sub-topology, because a sum is not divided by
     # changelog. A task without a report gets the mean size of its sub-topology's other tasks.
@@ -611,9 +610,9 @@ def _estimate_growth(reports: Sequence[tuple[int, int]]) -> float:
 
 
 def topic_sizes(folder: Path, suffix: str = "") -> TopicSizes:
-    """Return the size and the end offset of each topic partition in a capture.
+    """Return the size and the end offset of each topic partition, from a capture.
 
-    They are from ``topics.parquet`` ({} if missing), of topics whose names end with ``suffix``.
+    They come from ``topics.parquet`` ({} if missing), for topics whose names end with ``suffix``.
 
     Raises:
         InvalidCaptureError: ``topics.parquet`` cannot be read.
@@ -673,7 +672,8 @@ def _source_lag(
 ) -> int | None:
     """Return how many records of its source topics a Streams application has not read yet.
 
-    The result is None if no end offset is known. ``logs`` has the end offsets.
+    The lag is the end offset minus the committed offset, summed over partitions. The result is None
+    if no end offset is known. ``logs`` has the end offsets.
     """
     places = [
         (topic, p) for one in application.subtopologies for topic, count in one.sources.items()
@@ -686,7 +686,7 @@ def _source_lag(
 
 
 def _replica_racks(application: StreamsState) -> dict[str, list[list[str]]]:
-    """Return the racks of each partition's replicas, as a dict from topic to lists of racks.
+    """Return the racks of the replicas of each partition, as a dict from topic to lists of racks.
 
     A topic is left out if the rack of one of its replicas is unknown.
     """

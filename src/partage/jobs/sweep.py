@@ -37,14 +37,14 @@ def simulate_combinations(
     master: str | None = None,
     progress: Progress | None = None,
 ) -> list[tuple[StreamsMetrics, dict[str, Any]]]:
-    """Simulate a Kafka Streams application under each combination of parameters, as Spark tasks.
+    """Simulate a Kafka Streams application under each combination of settings, as Spark tasks.
 
     This is a parameter sweep, for example over session timeouts. The results equal those of
     simulations in one process.
 
     Args:
         application: the simulated application.
-        combinations: the combinations of parameters to simulate.
+        combinations: the combinations of task assignor and settings to simulate.
         keep: whether `SimulationResult.to_dict` (rebalances and intervals) is returned as well.
         spark: a running session; None starts one.
         master: Spark's master for a session that is started here.

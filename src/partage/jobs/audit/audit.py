@@ -152,9 +152,9 @@ def _decode_subscribed_topics(
 ) -> Iterator[tuple[str, tuple[str, ...], bool]]:
     """Decode a group metadata record, and yield each set of topics that the group reads together.
 
-    A set is a tuple (group id, sorted topics, flag). The flag is whether the topology of a streams
-    group joins the topics. ``key`` and ``value`` are the bytes of the record. A damaged record
-    yields nothing.
+    A result is a tuple (group id, sorted topics, flag). The flag says whether the topology of a
+    streams group joins the topics. ``key`` and ``value`` are the bytes of the record. A damaged
+    record yields nothing.
     """
     try:
         record = decode_record(key, value)
@@ -247,7 +247,7 @@ class TopicAudit:
 
 @dataclass(frozen=True, slots=True)
 class BrokenJoin:
-    """Two topics that cannot be joined reliably, because equal keys are in different partitions.
+    """Two topics whose join loses records, because equal keys are in different partitions.
 
     Attributes:
         broken: the reason, with examples.
@@ -283,8 +283,8 @@ class Audit:
     def has_no_problem(self) -> bool:
         """Return whether no topic needs attention and no intended join loses records.
 
-        A join is intended if the user or a Streams topology names it, or if the topics look like
-        it.
+        A join is intended if the user or a Streams topology names it, or if both topics have common
+        keys and equal partition counts.
         """
         return not any(j.meant for j in self.joins) and not any(
             t.needs_attention for t in self.topics
@@ -453,7 +453,7 @@ def _find_broken_joins(
     samples: dict[str, bytes | None],
     co_subscriptions: dict[tuple[str, ...], CoSubscription],
 ) -> tuple[list[BrokenJoin], int]:
-    """Find pairs of topics that groups read together although equal keys are in different
+    """Find pairs of topics that a group reads together although equal keys are in different
     partitions.
 
     Each pair is compared once, even if several groups read both topics.
@@ -510,8 +510,8 @@ def _find_partitioners(pairs: pa.Table, topic: TopicAudit) -> InferredWriters:
 def _is_partition_count_certain(topic: TopicAudit, verdict: InferredWriters) -> bool:
     """Return whether a topic's current partition count is certain.
 
-    It is certain if cluster metadata has it. It also is if the partitioners that were found explain
-    95 % of the sampled keys with this count.
+    It is if cluster metadata has it, or if the partitioners that were found explain 95 % of the
+    sampled keys with this count.
 
     Args:
         topic: audit result of the topic.
@@ -529,10 +529,10 @@ def _sample_both_topics(
     audits: dict[str, TopicAudit],
     verdicts: dict[str, InferredWriters],
 ) -> tuple[JoinSide, JoinSide]:
-    """Return a comparable sample of keys for both topics of a join.
+    """Return comparable samples of the keys of two topics that may be joined.
 
-    A hash of the key decides which keys are sampled. Both samples use the same rate, so a key that
-    both topics have is in both samples or in neither.
+    A hash of the key decides which keys are sampled, at the same rate in both topics. So a key of
+    both topics is in both samples or in neither.
 
     Args:
         topic_names: the names of the two topics.

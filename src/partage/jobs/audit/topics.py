@@ -277,9 +277,9 @@ class PairCounter:
         self._held = sum(map(len, (*self._tables, *self._nulls)))
 
     def _keep_sampled_keys(self, table: pa.Table) -> pa.Table:
-        """Return the counts of a sample of each topic's keys, to bound memory.
+        """Keep only a sample of each topic's keys in a table of record counts, to bound memory.
 
-        A sample is halved until it has at most `MOST_PAIRS` rows. ``table`` has the counts so far.
+        A sample is halved until it has at most `MOST_PAIRS` rows.
         """
         import pyarrow as pa
         from pyarrow import compute
@@ -303,9 +303,10 @@ class PairCounter:
         return pa.concat_tables(out)
 
     def _keep_first_without_key(self, nulls: pa.Table) -> pa.Table:
-        """Return the earliest records without a key of each topic, at most `MOST_NULLS` per topic.
+        """Keep only the earliest records without a key of each topic, at most `MOST_NULLS` per
+        topic.
 
-        ``nulls`` are all records without a key. Those that are dropped are only counted.
+        ``nulls`` are all records without a key. The dropped ones are counted.
         """
         import pyarrow as pa
         from pyarrow import compute
@@ -430,7 +431,7 @@ def judge_topics(
     """Find the client partitioners that wrote each topic, in a Spark task; yield one row per topic.
 
     Args:
-        known_counts: dict from topic to its partition counts over time, if metadata has them.
+        known_counts: dict from topic to its partition counts over time, from cluster metadata.
         joined_topics: topics that may be joined; their rows contain a sample of their keys.
         batches: record counts by topic, key and partition from all workers, sorted by topic.
     """
@@ -527,7 +528,7 @@ def _list_possible_counts(
     Args:
         recorded_counts: partition counts in the cluster metadata; None if unknown.
         highest: highest partition number of any record.
-        pairs: a sample of (key, partition) pairs, which shows whether larger counts are possible.
+        pairs: a sample of (key, partition) pairs, which rules out some larger counts.
     """
     # Without metadata the smallest count is ``highest`` plus one. Larger counts are added if a
     # partitioner with that count places the sampled keys as observed.
@@ -652,9 +653,10 @@ def _writer(writer: WriterFamily) -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def known_families() -> list[PartitionerFamily]:
-    """Return all known client partitioners, grouped by equal results for all keys.
+    """Return families of client partitioners: those of a family choose equal partitions for all
+    keys.
 
-    The groups are found once per process, by comparing the partitioners on test keys.
+    The families are found once per process, by comparing the partitioners on test keys.
     """
     from partage.keys import by_key
 

@@ -62,8 +62,7 @@ class HotKey:
 
 @dataclass
 class KeySpread:
-    """Result of `partage keys`: how many records each partition gets at each requested partition
-    count.
+    """Result of `partage keys`: the number of records in each partition, for each partition count.
 
     A load is a number of records.
 
@@ -309,7 +308,9 @@ def _count_and_search(
 
 @dataclass(frozen=True)
 class _RecordLimit:
-    """Upper limit on the number of records in one partition, and the counted keys that it concerns.
+    """Upper limit on the number of records in one partition.
+
+    The limit concerns certain records: all records with a key, or those of one hour.
 
     Attributes:
         loads: function of (job, partition counts) that returns the records of each partition at
@@ -346,8 +347,7 @@ def _limit_records(
 def _limit_busiest_hour(
     run: LocalKeyJob | SparkKeyJob, job: KeyJob, spread: KeySpread
 ) -> _RecordLimit:
-    """Convert a maximum rate of one partition to a maximum number of its records in the busiest
-    hour.
+    """Convert a maximum rate of one partition to a number of records in the busiest hour.
 
     The busiest hour is the one in which a single partition got the most records. The input is read
     again to count the keys of that hour.
@@ -369,7 +369,7 @@ def _limit_busiest_hour(
 
 
 def _find_fewest_partitions(limits: Sequence[_RecordLimit], job: KeyJob) -> tuple[int | None, int]:
-    """Find the smallest partition count at which no partition exceeds one of the limits.
+    """Find the smallest partition count at which no partition exceeds a limit.
 
     All partition counts up to 10,000 are tried in ascending order, because the largest load does
     not always fall when a partition is added.
@@ -472,10 +472,10 @@ def _store_loads(spread: KeySpread, partition_count: int, rows: dict[str, Any]) 
 def _store_busiest_partitions(
     spread: KeySpread, partition_count: int, rows: dict[str, Any]
 ) -> None:
-    """Store the partition with the most records in each hour, at one partition count, in
-    ``spread``.
+    """Store the busiest partition of each hour, at one partition count, in ``spread``.
 
-    ``rows`` has one element for each hour and partition. On ties the lowest partition is stored.
+    ``rows`` has one element for each hour and partition. If two partitions have equally many
+    records, the lower partition is stored.
     """
     hour, partition, records = (rows[c] for c in ("hour", "partition", "records_sum"))
     order = np.lexsort((partition, hour))

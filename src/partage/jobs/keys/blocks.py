@@ -112,7 +112,7 @@ def is_block(rows: pa.RecordBatch) -> bool:
 
 
 def key_array(data: NDArray[np.uint8], starts: _Longs) -> pa.LargeBinaryArray:
-    """Return many record keys as an Arrow large_binary array that shares the memory of ``data``.
+    """Build an Arrow array of record keys without copying their bytes.
 
     Args:
         data: uint8, the bytes of all keys.

@@ -50,7 +50,7 @@ _WHOLE_NUMBER = r"^\s*-?\d+\s*$"
 
 @dataclass(frozen=True, slots=True)
 class InputColumns:
-    """Names of the input columns that have the key, the value and the time of each record.
+    """Names of the input columns with the key, the value and the time of each record.
 
     The input is a table or a file of records, for example a Parquet file.
 
@@ -106,8 +106,7 @@ def column_type(schema: pa.Schema, name: str) -> pa.DataType | None:
 
 
 def _leaf_columns(fields: Any, prefix: str = "") -> Iterator[str]:
-    """Yield the names of all columns in an Arrow schema, with the fields of structs instead of
-    structs.
+    """Yield the names of all columns in an Arrow schema; a struct is replaced by its fields.
 
     A field's name is its path, such as ``meta.tenant``.
 
@@ -167,9 +166,10 @@ def expect_columns(
 
 
 def _column_hint(schema: pa.Schema, name: str) -> str:
-    """Return advice for the error message about a nested column, such as a struct.
+    """Return advice for the error message about a column whose type cannot be used.
 
-    The advice is to name one of its fields, or else says which types a key may have.
+    For a struct, the advice is to name one of its fields; otherwise it lists the possible types of
+    a key.
     """
     inner = [path for path in _leaf_columns(schema) if path.startswith(f"{name}.")]
     if inner:
@@ -310,8 +310,8 @@ def normalize_empty_keys(keys: pa.Array, partitioner: str) -> pa.Array:
     """Make empty keys null, or null keys empty, as a client partitioner treats them.
 
     A null in the result means that the client does not hash the key. For example, librdkafka's
-    default partitioner picks a random partition for both kinds. Its partitioners ``consistent``,
-    ``murmur2`` and ``fnv1a`` hash a null key like an empty one.
+    default partitioner picks a random partition for empty and null keys. Its partitioners
+    ``consistent``, ``murmur2`` and ``fnv1a`` hash a null key like an empty one.
 
     >>> import pyarrow as pa
     >>> normalize_empty_keys(pa.array([b"", None]), "librdkafka:consistent").to_pylist()
@@ -344,7 +344,7 @@ def normalize_empty_keys(keys: pa.Array, partitioner: str) -> pa.Array:
 def value_sizes(values: pa.Array) -> _Longs:
     """Return the size of each value of an Arrow column in bytes (int64[n]).
 
-    A null has size 0. Values that are no text or bytes, such as numbers, are measured as text.
+    A null has size 0. Values other than text and bytes, such as numbers, are measured as text.
     """
     import pyarrow as pa
     from pyarrow import compute, types

@@ -68,13 +68,14 @@ class KeyJob:
     def count_changes(self) -> list[tuple[int, int]]:
         """All pairs of a smaller and a larger partition count that the user has requested.
 
-        For each pair, the records are counted that a change from one to the other would move.
+        For each pair, `partage keys` counts the records that would move to another partition.
         """
         return [(a, b) for i, a in enumerate(self.counts) for b in self.counts[i + 1 :]]
 
 
 def partitions_at(keys: pa.Array, counts: Sequence[int], partitioner: str) -> dict[int, Any]:
-    """Return the partition that a client chooses for each key, at several partition counts.
+    """Return the partition of each key at several partition counts, as a client partitioner chooses
+    it.
 
     The partition of a null key is arbitrary.
 
@@ -100,8 +101,8 @@ def partitions_at(keys: pa.Array, counts: Sequence[int], partitioner: str) -> di
 def _is_hash_modulo(partitioner: str) -> bool:
     """Return whether a partitioner computes a hash of the key modulo the partition count.
 
-    All built-in partitioners do. A custom partitioner may do anything, so the result is False for
-    it.
+    All built-in partitioners do. The result is False for a custom partitioner, which may choose
+    otherwise.
     """
     from partage.keys.contract import CustomRule
     from partage.keys.registry import find_partitioner
@@ -165,8 +166,7 @@ class PartitionLoads:
     def _add_compiled(self, keys: pa.Array, records: _Longs, size: _Longs) -> None:
         """Add the records of distinct keys to the sums of their partitions, with a compiled kernel.
 
-        The sums equal those without Numba. It pays only for many keys, because compiling takes
-        time.
+        The sums equal those without Numba. Compiling takes time, so it is only used for many keys.
         """
         hashed = _place(keys, self._common, self._partitioner)
         loads, moved = compare_counts(hashed, records, size, self._counts, work=self._keys)
@@ -197,8 +197,8 @@ class PartitionLoads:
     def load_batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the records and bytes of each partition as Arrow batches, at each partition count.
 
-        Further rows have the numbers of records and keys that a change of the partition count would
-        move.
+        Further rows have the numbers of records and keys that move when the partition count
+        changes.
         """
         for n, (records, size) in self._dense.items():
             used = np.flatnonzero(records)
@@ -292,10 +292,10 @@ def _rows_of_hottest_keys(
 def loads_at(
     job: KeyJob, counts: range, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Compute the records of each partition at further partition counts, from counted keys.
+    """Compute the number of records in each partition at further partition counts.
 
-    The search for the smallest partition count calls it. Yield one result row for each partition
-    with records.
+    It uses keys that were counted before. The search for the smallest partition count calls it.
+    Yield one result row for each partition with records.
 
     Args:
         job: the settings of the run.

@@ -74,7 +74,7 @@ class InputPart:
 
 @dataclass(frozen=True, slots=True)
 class KeySource:
-    """Checked input of `partage keys`: its format, its address, its columns and its parts.
+    """Checked input of `partage keys`: its format, path or address, columns and parts.
 
     Attributes:
         format: ``parquet``, ``csv``, ``json``, ``delta`` or ``kafka``.
@@ -195,7 +195,7 @@ def _find_files(path: Path) -> list[tuple[Path, str]]:
 
 
 def _files_below(folder: Path, visited: set[Path]) -> Iterator[Path]:
-    """Yield every file in a folder and its subfolders once, following symbolic links to folders.
+    """Yield every file in a folder and its subfolders once; symbolic links to folders are followed.
 
     ``visited`` is a set of the folders that have been visited, so that links cannot form a loop.
     """
@@ -218,8 +218,7 @@ def _is_parquet(file: Path) -> bool:
 def _row_group_parts(
     file: Path, columns: InputColumns, serializer: str | None
 ) -> Iterator[InputPart]:
-    """Check that a Parquet file has the needed columns, and yield its row groups as parts of the
-    input.
+    """Check that a Parquet file has the needed columns, and yield its row groups as input parts.
 
     ``serializer`` is the Kafka serializer for keys that are numbers.
     """
@@ -272,8 +271,7 @@ def _checked_text_part(
 
 
 def read_part(part: InputPart, columns: InputColumns) -> Iterator[pa.RecordBatch]:
-    """Read one part of the input (a row group or a file), and yield batches with the needed
-    columns.
+    """Read one part of the input (a row group or a file), and yield batches of the needed columns.
 
     The key is an Arrow dictionary array if the file has it dictionary-encoded.
 
@@ -306,9 +304,10 @@ def _read_row_group(part: InputPart, columns: InputColumns) -> Iterator[pa.Recor
 
 @contextmanager
 def _parse_errors(path: str, file_format: str) -> Iterator[None]:
-    """Convert errors of pyarrow about a CSV or JSON file to `InvalidConfigError`.
+    """Convert pyarrow's errors about a CSV or JSON file in a ``with`` block to
+    `InvalidConfigError`.
 
-    It is used in a ``with`` block that reads the file. ``file_format`` is ``csv`` or ``json``.
+    ``file_format`` is ``csv`` or ``json``.
     """
     import pyarrow as pa
 

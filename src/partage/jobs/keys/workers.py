@@ -151,8 +151,8 @@ class LocalKeyJob:
         """Call several functions in threads, and return their results in the order of the
         functions.
 
-        If one raises an error, the event ``stop`` is set to end the other threads, and the error is
-        raised.
+        If a function raises an error, the event ``stop`` is set to end the other threads, and the
+        error is raised.
         """
         with ThreadPoolExecutor(self.tasks, "partage-keys") as pool:
             # A context variable decides which form of a kernel runs.
@@ -173,7 +173,7 @@ class LocalKeyJob:
 class _PartQueue:
     """Thread-safe queue of the parts of the input (row groups or files) that are not read yet.
 
-    Each thread takes the next part when it has finished one.
+    Each worker thread takes the next part when it has finished one.
     """
 
     def __init__(self, parts: tuple[InputPart, ...], progress: Callable[[int, int], None]) -> None:
@@ -444,7 +444,7 @@ class KeyCounter:
     """Counter of the records and bytes of each distinct key, in one worker of `partage keys`.
 
     Call `count_batch` for each batch, and send the rows that `flush_if_full` yields. At the end,
-    send those of `remaining_batches`.
+    send the rows of `remaining_batches`.
 
     Attributes:
         nulls: number of records that the producer places independently of their keys.
@@ -503,7 +503,7 @@ class KeyCounter:
         self, keys: pa.Array, *, records: _Longs | None = None, value_bytes: _Longs | None = None,
         size: _Longs | None = None,
     ) -> None:  # fmt: skip
-        """Add keys to the hash table that counts the records and bytes of each key.
+        """Add keys to the hash table that counts records and bytes by key.
 
         Args:
             keys: the keys.
@@ -558,8 +558,8 @@ class KeyCounter:
         self._count_keys(distinct, records=times.astype(np.int64), size=size)
 
     def _filter_by_time(self, batch: pa.RecordBatch, time_column: str) -> pa.RecordBatch:
-        """Return the records of the hour that the job counts, or all records if it counts all
-        hours.
+        """Return the records of the only hour that is counted; all records if every hour is
+        counted.
 
         The first and last record time are updated too. ``time_column`` is the column with the
         times.
@@ -612,7 +612,7 @@ class KeyCounter:
     def _drop_rare_keys(self) -> None:
         """Remove the keys with the fewest records from an approximate count, to bound memory.
 
-        Before that, their records are added to the sums of their partitions.
+        Their records are first added to the sums of their partitions.
         """
         import pyarrow as pa
 
@@ -687,9 +687,9 @@ def _occurrences(values: _Longs, end: int) -> tuple[_Longs, _Longs]:
 
 
 def _sum_by_hour(tables: list[pa.Table]) -> pa.Table:
-    """Add up the records of several tables by partition count, hour and partition.
+    """Add up tables with the number of records by partition count, hour and partition.
 
-    The result is one table with at most one row for each of these.
+    The result has one row for each (partition count, hour, partition) with records.
     """
     import pyarrow as pa
 
