@@ -57,7 +57,7 @@ _REVOKE_AFTER_HEARTBEAT_MS = after_heartbeat(0.0, revokes=True).mean
 
 
 class KnownMember(NamedTuple):
-    """A member of a simulated consumer group between two rebalances, as an immutable record.
+    """Immutable copy of a simulated group member between two rebalances, for a cache.
 
     Attributes:
         state: what it sent when it joined.
@@ -79,13 +79,13 @@ class KnownMember(NamedTuple):
 
 
 class KnownAssignment(NamedTuple):
-    """An assignment that a strategy has computed in a simulation, as it is stored in a cache.
+    """Assignment of partitions that a strategy has computed in a simulation, for a cache.
 
     Attributes:
-        generation: its number; all its members have this generation.
+        generation: the number of its generation, which all its members have.
         needs_follow_up: whether a second rebalance must follow.
         has_all: whether each partition has an owner.
-        members: what each member has, in join order.
+        members: the members after the assignment, in join order.
     """
 
     generation: int
@@ -95,11 +95,11 @@ class KnownAssignment(NamedTuple):
 
 
 class KnownAssignments:
-    """Cache of computed assignments, for simulations with equal settings.
+    """Cache of computed assignments, which repeated simulations with equal settings share.
 
-    Repeated simulations have equal rebalances, so each is computed once. An assignment depends on
-    the members' ids and partitions. It does not depend on the number of the generation, because all
-    members have that of the last assignment, except new ones, which have none.
+    Such simulations have equal rebalances, so each assignment is computed once. It depends on the
+    members' ids and partitions. It does not depend on the number of the generation: except for new
+    members, all have that of the last assignment.
 
     Attributes:
         problems: cache of the strategy's inputs.
@@ -114,9 +114,7 @@ class KnownAssignments:
         self._numbers: dict[tuple[Any, ...], int] = {}
 
     def find(self, members: Iterable[KnownMember]) -> KnownAssignment | None:
-        """Return the cached assignment for these members, in join order; None if it is not in the
-        cache.
-        """
+        """Return the cached assignment for these members, in join order; None if there is none."""
         return self._assignments.get(tuple([one.number for one in members]))
 
     def store(self, members: Iterable[KnownMember], found: KnownAssignment) -> None:
@@ -128,9 +126,9 @@ class KnownAssignments:
         self._assignments[tuple([one.number for one in members])] = found
 
     def member(self, one: SimulatedMember, *, is_new: bool) -> KnownMember:
-        """Convert a simulated member between two rebalances to an immutable record.
+        """Copy a simulated member between two rebalances to an immutable record.
 
-        ``is_new`` says that it has had no assignment yet.
+        ``is_new`` says that the member has had no assignment yet.
         """
         content = one.owned.tobytes()
         target = self._targets.get(content)
@@ -212,7 +210,7 @@ class DeploymentCosts:
         self.last_ms = 0
 
     def stop_reading(self, partitions: Collection[int], *, commits: bool) -> None:
-        """Record that no member consumes some partitions from now on.
+        """Record that some partitions have lost their consumer at this simulated time.
 
         Args:
             partitions: the partitions that lose their consumer.
@@ -231,8 +229,7 @@ class DeploymentCosts:
             self.reread += interval_s * self._settings.rates[p]
 
     def resume_reading(self, partitions: Iterable[int], latency_ms: float) -> None:
-        """Record that members consume some partitions again, and add up how long they had no
-        consumer.
+        """Record that some partitions get a consumer again, and add up how long they had none.
 
         Args:
             partitions: the partitions that get a consumer.
@@ -244,17 +241,18 @@ class DeploymentCosts:
             self._add(stopped_ms, latency_ms)
 
     def resume_all(self, latency_ms: float) -> None:
-        """Record that members consume all partitions again, as `resume_reading` does for some.
+        """Record that all partitions without a consumer get one again, as `resume_reading` does for
+        some.
 
-        ``latency_ms`` is the time from now until they begin (ms).
+        ``latency_ms`` is the time from now until reading begins (ms).
         """
         self._add(self._since.values(), latency_ms)
         self._since.clear()
 
     def _add(self, stopped_ms: Collection[int], latency_ms: float) -> None:
-        """Add the time for which partitions had no consumer until they are consumed again.
+        """Add the time from the loss of partitions' consumers until they are consumed again.
 
-        ``stopped_ms`` has the time at which each of them lost its consumer. Consumption begins
+        ``stopped_ms`` has the time at which each partition lost its consumer. Consumption begins
         after ``latency_ms``.
         """
         if stopped_ms:
@@ -266,7 +264,7 @@ class DeploymentCosts:
 
 @dataclass
 class _SimulatedGroupBase:
-    """Members and owned partitions of a simulated consumer group, for either rebalance protocol.
+    """Members and owned partitions of a simulated consumer group; base of both rebalance protocols.
 
     Attributes:
         rebalances: number of rebalances so far.
@@ -319,7 +317,7 @@ class _SimulatedGroupBase:
         return self.heartbeat_ms - passed
 
     def create_members(self, keys: Iterable[str]) -> None:
-        """Create the initial members of the simulated group and assign partitions to them.
+        """Create the initial members of the simulated group, and assign all partitions to them.
 
         The rebalances that this takes are not counted. ``keys`` name the members: instance ids or
         pod names.
@@ -343,17 +341,16 @@ class _SimulatedGroupBase:
         return self.known.member(SimulatedMember(self._identity(key, state), state), is_new=True)
 
     def _identity(self, key: str, state: MemberState) -> str:
-        """Return the name of a member for assignment strategies.
+        """Return the id by which assignment strategies identify a member.
 
-        It is the instance id (``key``) of a static member, else the member id that the member sent
-        (``state``).
+        It is the instance id (``key``) of a static member, else the member id in ``state``.
         """
         return key if self.settings.policy.static else state.id
 
     def _assign(self) -> KnownAssignment:
         """Assign partitions to the members of the simulated group with its strategy.
 
-        If the cache has the result, it is not computed again.
+        The assignment is taken from the cache if it was computed before.
 
         Raises:
             UnsupportedProblemError: the strategy is not applicable.
@@ -411,7 +408,7 @@ class _SimulatedGroupBase:
         raise NotImplementedError
 
     def _go_away(self, key: str, stopped: frozenset[int], expire: Callable[[str], None]) -> None:
-        """Mark a member as stopped that remains in the group until its session times out.
+        """Mark a member as stopped; it remains in the group until its session times out.
 
         Args:
             key: instance id or pod name of the member.
@@ -424,7 +421,8 @@ class _SimulatedGroupBase:
         self._start_session_timer(key, max(0.0, wait), expire)
 
     def _start_session_timer(self, key: str, wait_ms: float, expire: Callable[[str], None]) -> None:
-        """Schedule the eviction of a stopped member; an earlier schedule becomes invalid.
+        """Schedule the eviction of a stopped member at its session timeout; cancel an earlier
+        schedule.
 
         Args:
             key: instance id or pod name of the member.
@@ -461,9 +459,9 @@ class SimulatedClassicGroup(_SimulatedGroupBase):
     A rebalance ends when all known members have rejoined; then each gets its partitions. A member
     that stopped without LeaveGroup delays it until its session times out.
 
-    A member that stops after it rejoined does not delay the rebalance. It gets partitions, which
-    nobody reads until its new session times out. If it is the leader, whose SyncGroup request is
-    missing, all other members wait for their assignments until then.
+    A member that stops after it rejoined does not delay the rebalance. No member reads its new
+    partitions until its session times out. If it is the leader, whose SyncGroup request is missing,
+    all other members wait for their assignments until then.
     """
 
     def __init__(
@@ -495,7 +493,7 @@ class SimulatedClassicGroup(_SimulatedGroupBase):
     def stop(self, key: str) -> None:
         """Shut down a member, as the base class describes.
 
-        A member that waits for the end of a rebalance is not evicted before this end.
+        A member that waits for the end of a rebalance is not evicted before the rebalance ends.
         """
         super().stop(key)
         # ClassicGroupMember.hasSatisfiedHeartbeat
@@ -534,7 +532,7 @@ class SimulatedClassicGroup(_SimulatedGroupBase):
         self.clock.after_each(waits, partial(self._rejoin, number=self._round))
 
     def _rejoin(self, key: str, number: int) -> None:
-        """Add a member to the rebalance in progress, as if its JoinGroup request arrived.
+        """Let a member join the rebalance in progress, as if its JoinGroup request arrived.
 
         A member of the eager protocol revokes its partitions first.
 
@@ -598,8 +596,8 @@ class SimulatedClassicGroup(_SimulatedGroupBase):
 class SimulatedConsumerGroup(_SimulatedGroupBase):
     """Simulated group of the consumer protocol (KIP-848), whose members reconcile one by one.
 
-    The coordinator computes target assignments. A member learns of its target with its next
-    heartbeat, revokes partitions first, and then reads those that no other member reads.
+    The coordinator computes target assignments. A member learns its target with its next heartbeat.
+    It first revokes partitions, and then reads new ones as soon as no other member reads them.
     """
 
     def __init__(

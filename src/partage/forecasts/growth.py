@@ -24,9 +24,10 @@ _MOST_LISTED = 1_000
 
 @dataclass(frozen=True, slots=True)
 class DrainTime:
-    """Time that a consumer group needs to read the old records of a growing topic.
+    """Time that a consumer group needs to read the existing records of a topic that gets more
+    partitions.
 
-    Old records are those that were written before the topic gets more partitions.
+    Old records are those that were written before the change.
 
     Attributes:
         group: name of the group.
@@ -41,7 +42,8 @@ class DrainTime:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Effect of more partitions on a Kafka topic: which keys move, and steps that keep the order.
+    """Effect of adding partitions to a Kafka topic: which keys move, and steps that keep their
+    order.
 
     A key moves if its records go to another partition than before.
 
@@ -112,9 +114,10 @@ def plan_growth(before: int, after: int, drains: Sequence[DrainTime] = ()) -> Gr
 
 @check_argument_types
 def drain_time(group: str, lag: int, *, drain_rate: float | None) -> DrainTime:
-    """Estimate how long a consumer group needs to read the records that it lags behind.
+    """Estimate how long a consumer group needs to read its lag: the records that it has not read
+    yet.
 
-    The result has the lag divided by the group's rate; its time is None if the rate is unknown.
+    The time is the lag divided by the group's rate; None if the rate is unknown.
 
     Args:
         group: name of the group.

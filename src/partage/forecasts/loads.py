@@ -45,7 +45,7 @@ MOST_RECORDS = 1e12
 class CommitMinute(NamedTuple):
     """Last committed offset of one partition in one minute: a row of the table ``commit_rates``.
 
-    The load of a consumer group is computed from such rows.
+    The load of a consumer group (records per second) is computed from such rows.
     """
 
     topic: str
@@ -85,10 +85,7 @@ class GroupLoad:
 
     @cached_property
     def rate(self) -> FloatArray:
-        """Mean records per second of each partition (float64[partitions]).
-
-        The mean is that over all minutes.
-        """
+        """Mean records per second of each partition, over all minutes (float64[partitions])."""
         mean: FloatArray = self.by_minute.mean(axis=0)
         return mean
 
@@ -109,7 +106,7 @@ class GroupLoad:
 
 
 def constant_load(topics: Mapping[str, int], rate: float) -> GroupLoad:
-    """Build the load of a consumer group from one rate, spread evenly over time and partitions.
+    """Build the load of a consumer group from one constant rate, equal for all partitions.
 
     Use it for a group that has not been recorded.
 
@@ -194,7 +191,7 @@ def load_by_minute(topics: Mapping[str, int], rows: Iterable[CommitMinute]) -> G
 
 
 class LearntCapacity(NamedTuple):
-    """Estimate of the number of records per second that one consumer can process, from a recording.
+    """Estimate of the records per second that one consumer can process, from a recording.
 
     Attributes:
         rate: the highest records per second that one member consumed over a whole minute. The
@@ -214,16 +211,16 @@ class LearntCapacity(NamedTuple):
     def is_near_capacity(self) -> bool:
         """True if the measured rate is near the real capacity of a consumer.
 
-        This is so if the member was reducing its lag at that rate.
+        It is if the member was reducing its lag at that rate.
         """
         return self.minutes > 0
 
 
 def learn_capacity(load: GroupLoad, owned: Sequence[OwnedSpan]) -> LearntCapacity | None:
-    """Estimate how many records per second one consumer can process, from a recording.
+    """Estimate from a recording how many records per second one consumer can process.
 
-    It is the highest rate of a member over a recorded minute. Members that reduce a lag show the
-    capacity best.
+    The estimate is the highest rate of a member over a recorded minute. Members that reduce a lag
+    show the capacity best.
 
     Args:
         load: recorded load of the group, by minute.

@@ -18,10 +18,10 @@ __all__ = ["MeasuredGroup", "check_strategy", "has_no_consumers", "measurement_t
 
 @dataclass(frozen=True)
 class MeasuredGroup:
-    """A consumer group that was measured on a running cluster for a short time.
+    """A consumer group that was measured on a running cluster for a short time, as input of
+    forecasts.
 
-    It is an input of forecasts. A cluster does not report session timeouts, restarts or capacities,
-    so defaults replace them.
+    A cluster does not report session timeouts, restarts or capacities, so they have default values.
 
     Attributes:
         group: name of the group.
@@ -62,9 +62,10 @@ class MeasuredGroup:
 
 
 def check_strategy(group: str, name: str) -> str:
-    """Return the name of a group's assignment strategy if Partage has the strategy.
+    """Return the name of a group's assignment strategy if Partage implements it, else raise an
+    error.
 
-    Forecasts run the strategy, so the group must have one that Partage has.
+    Forecasts run the strategy.
 
     Args:
         group: name of the group.
@@ -85,7 +86,7 @@ def check_strategy(group: str, name: str) -> str:
 
 
 def has_no_consumers(protocol: str) -> str:
-    """Return the reason why a group without consumers cannot be forecast, for an error message.
+    """Return why a group without consumers cannot be forecast, for an error message.
 
     ``protocol`` is the kind of group, such as ``share``.
 

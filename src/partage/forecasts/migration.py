@@ -83,7 +83,7 @@ _RESTART_ALL = "restart the members one by one"
 class Finding:
     """One finding about a consumer group that is to migrate to another rebalance protocol.
 
-    For example, that a client library does not support the protocol.
+    An example is a client library that does not support the protocol.
 
     Attributes:
         kind: blocker, change, check or note.
@@ -98,9 +98,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """Simulated effect of a protocol migration on the rebalances of a consumer group.
+    """Simulated effect of another rebalance protocol on the rebalances of a consumer group.
 
-    The group's recorded history is simulated again under the new protocol.
+    The group's recorded history is simulated under the new protocol.
 
     Attributes:
         policy: the simulated policy (protocol and strategy).
@@ -170,8 +170,7 @@ def supports(protocol: str, clients: Iterable[str]) -> bool:
 def target_policy(protocol: str, strategy: str | None) -> str:
     """Return the protocol and assignment strategy that a group should have after a migration.
 
-    A group that uses the range assignor keeps it under the consumer protocol, because its
-    application may need co-partitioning.
+    A group with the range assignor keeps it, because its application may need co-partitioning.
 
     Args:
         protocol: the new protocol, one of `PROTOCOLS`.
@@ -197,8 +196,8 @@ def plan_migration(
 ) -> Migration:
     """Check whether a consumer group can migrate to another rebalance protocol, and list the steps.
 
-    The result has what prevents the migration, what must be changed or checked first, and the
-    rollback.
+    The result says what prevents the migration, what to change or check first, and how to roll
+    back.
 
     Args:
         group: name of the group.
@@ -261,7 +260,7 @@ def _reason_done(
 ) -> str | None:
     """Return the reason why a group needs no protocol migration; None if it needs one.
 
-    The reason is that the group already uses the protocol, or a newer one.
+    It needs none if it already uses the protocol or a newer one.
 
     Args:
         protocol: the new protocol.
@@ -280,9 +279,9 @@ def _reason_done(
 
 
 def _kind_findings(kind: str, strategy: str | None) -> list[Finding]:
-    """Return a finding that prevents a migration because the group has no ordinary consumers.
+    """Return a finding that prevents a migration if the group has no ordinary consumers.
 
-    For example, it is a Kafka Connect cluster. The list is empty if it has consumers.
+    An example is a Kafka Connect cluster. The list is empty for a group of consumers.
 
     Args:
         kind: the group's recorded kind, such as "classic".
@@ -383,8 +382,8 @@ def _strategy_findings(strategy: str | None) -> list[Finding]:
 def _mixed_group_findings(clients: Mapping[str, int], strategy: str | None) -> list[Finding]:
     """Return a warning if the broker would reject a group with members of both protocols.
 
-    All members must then be restarted at once. ``clients`` counts the members by client library;
-    ``strategy`` is the group's present strategy.
+    All members must then be restarted at the same time. ``clients`` counts the members by client
+    library; ``strategy`` is the group's present strategy.
     """
     # This happens if a librdkafka member leads a cooperative-sticky group: it writes user data into
     # assignments, which Kafka 4.3.1 takes for data of a custom assignor.
@@ -494,18 +493,17 @@ def _code_findings(causes: set[str], members: Sequence[_Row]) -> list[Finding]:
 
 
 def _matched_patterns(members: Sequence[_Row]) -> list[str]:
-    """Return the topic patterns (regular expressions) that a group's members subscribe to.
-
-    The broker matches them (RE2 syntax).
+    """Return the topic patterns (RE2 regular expressions) that the broker matches for the
+    members.
     """
     return sorted({row["pattern"] for row in members if row.get("pattern")})
 
 
 def _pattern_findings(members: Sequence[_Row]) -> list[Finding]:
-    """Return a note about the topic patterns (regular expressions) that members subscribe to.
+    """Return a warning if members subscribe to topics by a pattern that the broker matches.
 
-    A classic consumer cannot use them, which matters for a rollback. The list is empty without
-    patterns.
+    A classic consumer cannot use such patterns, which matters for a rollback. The list is empty
+    without patterns.
     """
     patterns = _matched_patterns(members)
     if not patterns:
@@ -545,7 +543,7 @@ def _consumer_restarts(assignor: str, *, at_once: bool) -> tuple[str, ...]:
 
 
 def _return_to_classic(strategy: str | None, members: Sequence[_Row]) -> tuple[str, ...]:
-    """Return instructions for the operator to switch a group back to the classic group protocol.
+    """Return instructions for switching a group back to the classic rebalance protocol.
 
     Each instruction is one text, for example which client settings to change before a restart.
 

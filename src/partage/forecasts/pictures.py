@@ -88,10 +88,10 @@ def _bar(style: str, x: float, y: float, share: float) -> str:
 def _bar_with_interval(
     y: int, bar: tuple[float, float], interval: tuple[float, float]
 ) -> tuple[str, str]:
-    """Draw a bar of an SVG picture with a line for its uncertainty, in the second line of a row.
+    """Draw a bar of an SVG picture, and a line that shows its interval of uncertainty.
 
     Args:
-        y: top of the row, in pixels.
+        y: top of the bar's row, in pixels.
         bar: left and right end of the bar, in pixels.
         interval: left and right end of the line, in pixels.
     """

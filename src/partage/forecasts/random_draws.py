@@ -23,7 +23,7 @@ class RandomDraws:
         self._state = JavaRandom.from_seed(seed).state
 
     def skip(self) -> None:
-        """Skip one random number: the next one is as if `uniform` had been called once.
+        """Skip one random number, as if `uniform` had been called once.
 
         Simulations with and without a draw then have the same later numbers.
         """

@@ -159,7 +159,8 @@ def _restart_seconds(
     is_classic: bool,
     share_id: bool,
 ) -> list[float]:
-    """Return how long each recorded restart of a member took, from stop to rejoin (seconds).
+    """Return how long each recorded restart of a member took, from its stop to its rejoin
+    (seconds).
 
     Args:
         events: recorded departures and joins of members.
@@ -192,7 +193,7 @@ def _recognised_restarts(
         events: recorded departures and joins of members.
         stops: times at which members stopped consuming.
         session_s: session timeout in seconds.
-        wait_ms: mean wait of a join for its rebalance; static members that rejoin have none.
+        wait_ms: mean time from a join to the end of its rebalance; not used for static members.
 
     Returns:
         Restart times of members that stopped by themselves, and of those evicted together.
@@ -216,17 +217,17 @@ def _recognised_restarts(
 def _exchange_successors(
     events: Sequence[_Row], stops: _StopTimes, wait_ms: float
 ) -> Sequence[_Row]:
-    """Return the events of members that share a client id, with corrected predecessors.
+    """Correct which departed member each joining member replaces, for members that share a client
+    id.
 
-    Each joining member is the successor of a departed one, but a shared client id does not show of
-    which. A member that joins in the rebalance in which another one leaves counts as its successor.
-    If that is too fast for a restart, it is the successor of the member that departed first and has
-    none; the two exchange their successors.
+    The events name the member that departs in the same rebalance. If this is too fast for a
+    restart, the joining member replaces the member that departed first and has no successor; the
+    two exchange their successors. Return the events with corrected names.
 
     Args:
         events: recorded departures and joins of members.
         stops: times at which members stopped consuming.
-        wait_ms: mean wait of a join for its rebalance.
+        wait_ms: mean time from a join to the end of its rebalance.
     """
     found: list[_Row] = []
     departed: list[str] = []
@@ -257,12 +258,12 @@ def _exchange_successors(
 def _restarts_in_order(events: Sequence[_Row], stops: _StopTimes, wait_ms: float) -> list[float]:
     """Return restart times (seconds) for members that cannot be recognised when they rejoin.
 
-    Each join is taken as the restart of the member that departed first and has not rejoined.
+    Each join counts as the restart of the member that departed first and has not rejoined.
 
     Args:
         events: recorded departures and joins of members.
         stops: times at which members stopped consuming.
-        wait_ms: mean wait of a join for its rebalance; static members that rejoin have none.
+        wait_ms: mean time from a join to the end of its rebalance; not used for static members.
     """
     found: list[float] = []
     departed: deque[int] = deque()
@@ -291,10 +292,11 @@ def _evicted_together(events: Iterable[_Row]) -> set[str]:
 
 
 def _rejoined_together(events: Iterable[_Row], session_s: float) -> set[str]:
-    """Return the static members that rejoined because their coordinator failed.
+    """Return the static members that rejoined because their coordinator failed, not after a
+    restart.
 
     All members of a group notice such a failure with their next heartbeats. So at least three of
-    them rejoin, each less than a heartbeat interval after another one. They did not restart.
+    them rejoin, each less than a heartbeat interval after another one.
 
     Args:
         events: recorded departures and joins of members.
@@ -312,7 +314,7 @@ def _rejoined_together(events: Iterable[_Row], session_s: float) -> set[str]:
 
 
 def _stopped_ms(row: _Row, stops: _StopTimes, session_s: float) -> float | None:
-    """Return how long a rejoined member had been stopped (ms); None if it was not a restart.
+    """Return how long a member had been stopped before it rejoined (ms); None if it was no restart.
 
     Args:
         row: event of the rejoin.
@@ -334,10 +336,7 @@ def _stopped_ms(row: _Row, stops: _StopTimes, session_s: float) -> float | None:
 
 
 def _count_rebalances(events: Iterable[_Row], *kinds: str) -> int:
-    """Count the rebalances in which at least one event of the given kinds happened.
-
-    For example, those in which a member left.
-    """
+    """Count the rebalances with at least one event of the given kinds, such as a departure."""
     found = [row for row in events if row["event"] in kinds]
     return len({(row["incarnation"], row["generation"]) for row in found})
 
@@ -382,8 +381,8 @@ def _commit_interval(commit_rates: Iterable[_Row]) -> float:
 def _commits_on_stop(pauses: Iterable[_Row]) -> bool:
     """Return whether a group's members commit their offsets when they stop consuming.
 
-    Otherwise the next owner reads records twice. ``pauses`` has, for each time around a rebalance,
-    how many records were read twice.
+    If they do not, the next owner reads records twice. ``pauses`` has the number of such records
+    for each pause in a partition's consumption.
     """
     # The answer is no if records were read twice after many pauses, in which a partition had no
     # reader.
@@ -392,12 +391,12 @@ def _commits_on_stop(pauses: Iterable[_Row]) -> bool:
 
 
 def _unread_time(unread: Iterable[_Row], rebalances: Iterable[_Row]) -> tuple[float, int]:
-    """Return the mean time for which restarts left a partition without a consumer, in seconds.
+    """Return the mean time in seconds for which a restart left a partition without a consumer.
 
     ``unread`` has the recorded times without a consumer, ``rebalances`` the causes of rebalances.
 
     Returns:
-        This mean, and the number of rebalances on which it is based.
+        this mean, and the number of rebalances from which it was computed.
     """
     wanted = {
         (row["incarnation"], row["generation"])

@@ -105,7 +105,7 @@ class RestartTime:
     def from_range(cls, low: float, high: float | None = None) -> RestartTime:
         """Create the distribution of restart times from its 10th and 90th percentile, in seconds.
 
-        One number alone is taken as the median.
+        Without ``high``, the only number is the median.
 
         Args:
             low: the 10th percentile, or the median without ``high``.
@@ -156,7 +156,7 @@ class RestartTime:
     def median_sigma(self) -> float:
         """Uncertainty of the median restart time, as the standard deviation of its logarithm.
 
-        It is 0 if the distribution was given, and large if few restarts were recorded.
+        It is 0 if the user gave the distribution, and large if few restarts were recorded.
         """
         # It is large if few restarts were recorded.
         return self.sigma / sqrt(self.count) if self.count else 0.0
@@ -164,7 +164,8 @@ class RestartTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployment:
-    """A rolling deployment of a consumer group: the group's settings and the way pods are replaced.
+    """A rolling deployment of a consumer group: the group's settings, and how its pods are
+    replaced.
 
     `forecast_rollout` forecasts its cost.
 
@@ -249,9 +250,10 @@ class Deployment:
         return f"{self.policy.name}, {pods}{'' if self.leaves else ', killed'}"
 
     def text_beside(self, other: Deployment) -> str:
-        """Return the short description of the deployment, for a comparison with ``other``.
+        """Return the short description of the deployment for a table in which it is listed with
+        ``other``.
 
-        The session timeout is included if both have different ones.
+        The session timeout is included if the two have different ones.
         """
         if self.session_s == other.session_s:
             return self.text
@@ -262,7 +264,7 @@ class Deployment:
 class RolloutCost:
     """Cost of one simulated rolling deployment of a consumer group.
 
-    A forecast is the mean of many of them.
+    A forecast is the mean of many simulations.
 
     Attributes:
         unread: partition-seconds without a consumer.
@@ -310,9 +312,9 @@ class RolloutForecast:
         return f"RolloutForecast({self.deployment.text}: {cells})"
 
     def cells(self) -> dict[str, str]:
-        """Return the forecast values as text, by name with unit, for a table.
+        """Return the forecast values as text for a table, by name with unit.
 
-        For example, ``"120 (80 to 190)"`` for ``"unread (partition-s)"``.
+        For example, ``"unread (partition-s)"`` has the value ``"120 (80 to 190)"``.
         """
         return {
             "unread (partition-s)": _as_text(self.unread),
@@ -327,7 +329,7 @@ class RolloutForecast:
 
 
 class RolloutForecasts(tuple[RolloutForecast, ...]):
-    """Forecasts of a rolling deployment under several settings; they print as a table.
+    """Forecasts of a rolling deployment under several settings, which print as a table.
 
     The first forecast has the present settings of the group.
     """
@@ -400,10 +402,11 @@ def simulation_count(pods: int) -> int:
 
 
 def recorded_slowdown(recorded_s: float, rebalances: int, forecast: RolloutForecast) -> float:
-    """Return by which factor recorded times without a consumer were longer than simulated ones.
+    """Return how many times longer partitions had no consumer in a recording than in the
+    simulation.
 
-    The result is at least 1 and corrects forecasts. If only a few rebalances were recorded, it is
-    nearer to 1.
+    Forecasts are corrected by this factor, which is at least 1. If only a few rebalances were
+    recorded, it is nearer to 1.
 
     Args:
         recorded_s: mean seconds for which a stopped partition had no consumer in past rebalances,
@@ -428,9 +431,9 @@ def recorded_slowdown(recorded_s: float, rebalances: int, forecast: RolloutForec
 def slowdown_under(factor: float, past: RolloutForecast, forecast: RolloutForecast) -> float:
     """Return the factor that corrects a forecast under other settings than the recorded ones.
 
-    The time without a consumer of each stopped partition is longer by the same number of seconds as
-    under the recorded settings. The same factor would exaggerate the delays of cooperative
-    rebalances, in which stopped partitions wait for whole heartbeat intervals.
+    It adds the same number of seconds to each time without a consumer as under the recorded
+    settings. The recorded factor itself would exaggerate the delays of cooperative rebalances, in
+    which partitions wait for whole heartbeat intervals.
 
     Args:
         factor: the result of `recorded_slowdown`.
@@ -454,8 +457,8 @@ def slowdown_under(factor: float, past: RolloutForecast, forecast: RolloutForeca
 def scale_unread(forecast: RolloutForecast, factor: float) -> RolloutForecast:
     """Multiply a forecast's time without a consumer by a factor that corrects the simulation.
 
-    Forecasts of static or killed members are unchanged: restarts and session timeouts determine
-    them.
+    Forecasts of static or killed members do not change, because they depend on restarts and session
+    timeouts only.
 
     Args:
         forecast: the forecast of a rolling deployment.
@@ -486,10 +489,10 @@ def _with_model_error(estimate: Estimate) -> Estimate:
 
 
 def _mean_and_interval(values: Sequence[float]) -> Estimate:
-    """Return the mean of the values of repeated simulations, with an 80 % interval.
+    """Return the mean of the results of repeated simulations, with an 80 % interval.
 
-    The interval is a third wider than that of the values, because real latencies have heavier
-    tails. It does not begin below the smallest value, because restarts take some time in any case.
+    The interval is a third wider than that of the results, because real latencies have heavier
+    tails. Its lower end is at least the smallest result, because a restart always takes some time.
     """
     low, high = (float(end) for end in np.percentile(values, (10, 90)))
     mean = float(np.mean(values))
@@ -600,14 +603,13 @@ class _Rollout:
 
 
 def alternatives(deployment: Deployment) -> tuple[Deployment, ...]:
-    """Return variants of a rolling deployment that may cost less, to be forecast beside it.
+    """Return variants of a rolling deployment that may cost less than the deployment itself.
 
     The variants are: cooperative or server-side assignment, static membership with a sufficient
     session timeout, a clean shutdown, additional pods during the update (``maxSurge``), and batches
     of twice the size if these are at most a quarter of the pods. Static members of the consumer
     protocol get a session timeout that brokers accept by default, which may be too short for their
-    restarts. Protocols that a client library of the members lacks are left out (`partage migrate`
-    calls them blockers).
+    restarts. Protocols that a client library of the members does not support are left out.
 
     Args:
         deployment: the deployment with the present settings.
@@ -618,7 +620,9 @@ def alternatives(deployment: Deployment) -> tuple[Deployment, ...]:
     unavailable = max(1, deployment.max_unavailable)
 
     def under(policy: Policy) -> Deployment:
-        """Return the deployment with another policy and the session timeout that it needs."""
+        """Return the deployment under another policy, with the session timeout that the policy
+        needs.
+        """
         session_s = _session_timeout(deployment, policy)
         if not policy.static:
             return replace(clean, policy=policy, session_s=session_s)
@@ -644,10 +648,10 @@ def alternatives(deployment: Deployment) -> tuple[Deployment, ...]:
 
 
 def _session_timeout(deployment: Deployment, policy: Policy) -> float:
-    """Return the session timeout in seconds with which a variant of a deployment is simulated.
+    """Return the session timeout in seconds for a variant of a deployment with another policy.
 
-    It is long enough for the restarts of static members, if the protocol permits that. ``policy``
-    is the policy of the variant, ``deployment`` has the present settings.
+    It is long enough for the restarts of static members, as far as the protocol permits.
+    ``deployment`` has the present settings.
     """
     # Clients set it in the classic protocol, brokers in the consumer protocol.
     is_server = policy.protocol == CONSUMER

@@ -82,7 +82,7 @@ class SizeRow:
 
 @dataclass(frozen=True, slots=True)
 class HottestPartition:
-    """The partition with the highest load of a group; it limits the effect of more consumers.
+    """The partition with the highest load of a group, which limits the use of more consumers.
 
     The consumer that owns it has at least this load.
 
@@ -147,9 +147,8 @@ class Sizing:
     is_selection: bool = False
 
     def row(self, consumers: int) -> SizeRow:
-        """Return the forecast of load and lag for one number of consumers.
-
-        The number must be one of those in ``rows``.
+        """Return the forecast of load and lag for one number of consumers, which must be in
+        ``rows``.
         """
         return next(row for row in self.rows if row.consumers == consumers)
 
@@ -193,9 +192,9 @@ def size_group(
 ) -> Sizing:
     """Find how many consumers a group needs, with a forecast of load and lag for each number.
 
-    It is the smallest number with which the lag stays within ``max_lag_s``, also after the busiest
-    consumer has left. The time until the group notices a dead consumer is not part of this lag. All
-    consumers subscribe to all topics.
+    The lag must stay within ``max_lag_s``, also after the busiest consumer has left. The time until
+    the group notices a dead consumer is not part of this lag. All consumers subscribe to all
+    topics.
 
     Args:
         load: records per second of each partition.
@@ -281,7 +280,7 @@ def _limiting_factor(load: GroupLoad, capacity: float, max_lag_s: float) -> str:
 
 
 def _table_sizes(partitions: int, near: int) -> Sequence[int]:
-    """Return the numbers of consumers for which the sizing table has a row, ascending.
+    """Return the numbers of consumers for which the forecast table has a row, ascending.
 
     Args:
         partitions: number of partitions of the group.
@@ -322,10 +321,11 @@ def _size_row(
 
 
 def _fewest_by_count(rate: FloatArray, capacity: float) -> int:
-    """Return a lower bound of the number of consumers that a group needs, also while one is down.
+    """Return a lower bound of the number of consumers that a group needs, even if one of them is
+    down.
 
-    One of n consumers has at least ceil(partitions / n) partitions. If even those with the lowest
-    rates are too many for it, n consumers are not enough.
+    One of n consumers has at least ceil(partitions / n) partitions. If even that many partitions
+    with the lowest rates exceed its capacity, n consumers are not enough.
 
     Args:
         rate: records per second of each partition (float64[partitions]).
@@ -344,9 +344,9 @@ def _fewest_by_count(rate: FloatArray, capacity: float) -> int:
 class _PlanCheck:
     """Fast check whether a number of consumers may be enough for a group.
 
-    It computes a plan (assignment) with all consumers. If the strategy ignores what members own, it
-    also computes one without the busiest. All members send equal join requests, so these plans need
-    no simulated rebalances.
+    It computes one assignment with all consumers. If the strategy ignores present owners, it also
+    computes one without the busiest consumer. All members subscribe alike, so rebalances need not
+    be simulated.
     """
 
     def __init__(
@@ -503,8 +503,8 @@ def scaler_lines(sizing: Sizing, group: str) -> tuple[str, ...]:
 def _most_replicas(sizing: Sizing, needed: int) -> int:
     """Return the largest number of pods that an autoscaler should start.
 
-    It is the smallest listed number with which the busiest consumer has half the load that it has
-    with the needed number, or `Sizing.useful` if none has.
+    It is the smallest listed number with which the busiest consumer has at most half the load that
+    it has with the needed number. If there is none, it is `Sizing.useful`.
 
     Args:
         sizing: the result of `size_group`.
