@@ -63,7 +63,7 @@ _SERVER_DEFAULT = "server:uniform"
 
 
 class RecordedGroup:
-    """A consumer group of a finished replay, with the recorded data from which forecasts are made.
+    """A consumer group of a finished replay, with the recorded data on which forecasts are based.
 
     These are its members, its load and its settings.
 
@@ -89,8 +89,9 @@ class RecordedGroup:
             run.group(self.group)  # raises, and names the groups of the run
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        """Return the group's rows of one output table as dicts; empty if the run lacks the
-        table.
+        """Return the rows of one output table that belong to the group, as dicts.
+
+        The list is empty if the run lacks the table.
         """
         from pyarrow import compute as pc
 
@@ -129,7 +130,8 @@ class RecordedGroup:
     def topics(self) -> dict[str, int]:
         """The topics that the group reads: a dict from topic to its number of partitions.
 
-        The numbers follow from the recorded owners, or without any from the offset commits.
+        The numbers follow from the recorded owners, or from the offset commits if there are no
+        owners.
         """
         pairs = {(row["topic"], int(row["partition"])) for row in self.rows("ownership")}
         if not pairs:
@@ -167,8 +169,8 @@ class RecordedGroup:
     def session_s(self) -> float:
         """Session timeout of the group's current members, in seconds.
 
-        Members of the consumer protocol (KIP-848) do not send one: for them it is the broker's
-        setting or its default.
+        Members of the consumer protocol (KIP-848) send none. Theirs is the broker's setting, or
+        Kafka's default if that is unknown.
         """
         return self._longest_sent_s or self.server_session_s
 
@@ -192,10 +194,10 @@ class RecordedGroup:
 
     @property
     def server_session_s(self) -> float:
-        """Session timeout that the broker sets for members of the consumer protocol (KIP-848), in
-        seconds.
+        """Session timeout (seconds) that the broker sets for members of the consumer protocol
+        (KIP-848).
 
-        It is the broker's setting if it was recorded, else its default.
+        It is the broker's setting if it was recorded, else Kafka's default.
         """
         recorded_ms = self.run.summary.get("session_timeout_ms")
         return DEFAULT_SESSION_S if recorded_ms is None else recorded_ms / 1_000
@@ -227,7 +229,7 @@ class RecordedGroup:
 
     @cached_property
     def load(self) -> GroupLoad:
-        """The group's load in records per second, for each minute, computed from its offset
+        """The group's load for each minute, in records per second, computed from its offset
         commits.
 
         Raises:
@@ -244,9 +246,9 @@ class RecordedGroup:
 
     @cached_property
     def capacity(self) -> LearntCapacity | None:
-        """Records per second that one consumer of the group can process; None if it is unknown.
+        """Records per second that one consumer of the group can process; None if unknown.
 
-        It is estimated from phases in which a consumer worked off its lag.
+        It is estimated from phases in which a consumer reduced its lag.
         """
         spans = [
             OwnedSpan(
@@ -263,8 +265,7 @@ GroupInput: TypeAlias = RecordedGroup | MeasuredGroup
 
 
 def _group_input(run: Run | MeasuredGroup | str | Path, group: str | None) -> GroupInput:
-    """Return the group to forecast: one of a finished replay, or one that was measured in a live
-    cluster.
+    """Return the group to forecast, from a finished replay or measured in a live cluster.
 
     Args:
         run: a finished replay, its folder, or a measured group.
@@ -357,7 +358,7 @@ def size(
 def _load_to_size(
     tables: GroupInput, topics: Mapping[str, int] | None, rate: float | None
 ) -> GroupLoad:
-    """Return the load from which a group's size is forecast, in records per second.
+    """Return the load for which a group's number of consumers is forecast, in records per second.
 
     It is the recorded load, or a constant one if ``topics`` or ``rate`` is given.
 
@@ -372,7 +373,7 @@ def _load_to_size(
 
 
 def _estimate_capacity(tables: GroupInput) -> float:
-    """Estimate how many records per second one consumer can process, from a recorded group.
+    """Estimate how many records per second one consumer of a group can process.
 
     ``tables`` is the recorded or measured group.
 
@@ -509,7 +510,7 @@ def _simulate_each(
     seed: int,
     progress: Callable[[str, int, int], None] | None,
 ) -> list[RolloutForecast]:
-    """Forecast the cost of each of several rolling deployments, and report the progress.
+    """Forecast the downtime of each of several rolling deployments, and report the progress.
 
     Args:
         deployments: the deployments.
@@ -531,9 +532,10 @@ def _simulate_each(
 
 
 def _session_timeout(source: GroupInput, policy: Policy) -> float:
-    """Return the session timeout that a group would have under a policy, in seconds.
+    """Return the session timeout (seconds) of a group's members under another group configuration.
 
-    In the consumer protocol brokers set it; in the classic protocol the members send it.
+    In the consumer protocol (KIP-848) the brokers set it; in the classic protocol the members send
+    it.
 
     Args:
         source: the recorded or measured group.
@@ -547,10 +549,10 @@ def _session_timeout(source: GroupInput, policy: Policy) -> float:
 def _slowdown(
     source: GroupInput, found: RolloutForecast, seed: int
 ) -> tuple[float, RolloutForecast]:
-    """Return how much slower a group's recorded rebalances were than simulated ones, as a factor.
+    """Return the factor by which a group's recorded rebalances took longer than simulated ones.
 
-    The forecast is scaled by this factor. It is computed with the settings that the group had in
-    the recording, and the second result is the forecast for these settings.
+    Forecasts are multiplied by this factor. It compares the record with a forecast for the recorded
+    settings, which is the second result.
 
     Args:
         source: the recorded or measured group.
@@ -608,7 +610,7 @@ def migrate(
     protocol: str = "consumer",
     deployments: bool = True,
 ) -> tuple[Migration, ...]:
-    """Check whether groups can move to another rebalance protocol, and what they would gain by it.
+    """Check whether groups can migrate to another rebalance protocol, and what they would gain.
 
     Args:
         run: a finished replay or its folder.
@@ -649,7 +651,7 @@ def _simulated_effect(
 ) -> Effect | None:
     """Return how a migration to another protocol would change a group's rebalances and downtime.
 
-    The result is None if the run did not simulate the group with this protocol.
+    The result is None if the replay did not simulate the group with this protocol.
 
     Args:
         tables: the recorded group.
@@ -675,12 +677,11 @@ def _simulated_effect(
 def _forecast_deployments(
     tables: RecordedGroup, policy: str
 ) -> tuple[Estimate | None, Estimate | None]:
-    """Forecast the unread time of a rolling deployment under a new policy and under the current
-    one.
+    """Forecast the downtime of a rolling deployment under a new policy and under the current one.
 
-    Both results are estimates in partition-seconds, the new policy's first. They are None if no
+    Downtime is the time without a consumer, in partition-seconds. Both results are None if no
     restart was recorded, or if the group's strategy is unknown. ``tables`` is the recorded group,
-    ``policy`` the name of the new policy.
+    ``policy`` the name of the new policy (group configuration).
     """
     try:
         target = replace(Policy.parse(policy), static=tables.restarts.static)

@@ -240,9 +240,10 @@ class Run:
 
     @cached_property
     def streams_settings(self) -> TableView[StreamsSettingsResult]:
-        """The simulated results of the recorded Kafka Streams applications under other settings.
+        """The simulated outages and costs of the recorded Kafka Streams applications under other
+        settings.
 
-        They are sorted by group.
+        Rows are sorted by group.
         """
         return self._read_view("streams_settings", StreamsSettingsResult, ("group", "position"))
 
@@ -265,7 +266,7 @@ class Run:
         return GroupRun(self, found)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as a dict, which can be written as JSON.
+        """Return the report of the run as a dict that can be written as JSON.
 
         The command ``partage report --json`` prints the same content.
         """
@@ -274,7 +275,7 @@ class Run:
         return json_document(self._figures)
 
     def report(self, path: str | Path) -> Path:
-        """Write the report as an HTML page to a file, and return its path.
+        """Write the report of the run to a file as an HTML page; return the file's path.
 
         Raises:
             MissingExtraError: jinja2 is not installed.
@@ -294,7 +295,7 @@ class Run:
     def _read_view(
         self, table: str, row: type[R], order: Sequence[str], group: str | None = None
     ) -> TableView[R]:
-        """Read one output table of the run as a sequence of typed rows.
+        """Read one output table of the run as typed rows (`TableView`).
 
         Args:
             table: name of the output table.
@@ -359,13 +360,13 @@ class Run:
 
 
 class GroupRun:
-    """One consumer group of a finished replay, with its rebalances, events and recommendations.
+    """The results of one consumer group in a finished replay: rebalances, events, recommendations.
 
-    `Run.group` returns it.
+    Get it by ``run.group("orders")``.
 
     Attributes:
         name: the group's name.
-        row: its row of `Run.groups`.
+        row: its row of `Run.groups`, with the totals of the group.
     """
 
     def __init__(self, run: Run, figures: GroupFigures) -> None:
@@ -413,7 +414,7 @@ class GroupRun:
 
     @cached_property
     def streams_settings(self) -> TableView[StreamsSettingsResult]:
-        """The simulated results of the group under other Kafka Streams settings.
+        """The simulated outages and costs of the Kafka Streams application under other settings.
 
         It is empty if the group is no Streams application.
         """
@@ -497,8 +498,8 @@ def _build_policy_view(
     order: Iterable[str],
     groups: Sequence[GroupFigures],
 ) -> TableView[PolicyResult]:
-    """Build the table that compares policies: the recorded assignments first, then the simulated
-    policies.
+    """Build the table of policies (group configurations): the recorded assignments, then simulated
+    ones.
 
     Args:
         cumulative: metrics by policy, simulated as one continuous history.
@@ -526,9 +527,10 @@ def _build_policy_view(
 
 
 def _build_policy_row(figures: PolicyFigures, saves: Estimate | None) -> PolicyResult:
-    """Build one row of the table that compares policies, from the metrics of one policy.
+    """Build the row of one policy (group configuration) in the table that compares policies.
 
-    ``saves`` is the downtime that the policy saves against the present settings; None if unknown.
+    ``figures`` are the policy's metrics. ``saves`` is the downtime that it saves against the
+    present settings; None if unknown.
     """
     ends: dict[str, Any] = {}
     for name in ("stopped", "saved", "reread"):
@@ -547,16 +549,16 @@ def _build_policy_row(figures: PolicyFigures, saves: Estimate | None) -> PolicyR
 
 
 def _estimate_columns(name: str, estimate: Estimate | None) -> dict[str, Any]:
-    """Convert an estimate to three columns: the best estimate and the ends of its interval.
+    """Convert an estimate to three columns: the best estimate and the ends of its 80 % interval.
 
-    The columns are ``name``, ``name_low`` and ``name_high``. All are None if there is no estimate.
+    The columns are ``name``, ``name_low`` and ``name_high``. All are None without an estimate.
     """
     ends = (None,) * 3 if estimate is None else (estimate.best, estimate.low, estimate.high)
     return dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))
 
 
 def _build_advice_rows(group: GroupFigures) -> list[tuple[float, AdviceResult]]:
-    """Return one table row for each recommendation for a consumer group, the best first.
+    """Return one table row for each recommended change to a consumer group, the best first.
 
     Each row is paired with the expected gain in partition-seconds, by which rows of several groups
     are sorted.

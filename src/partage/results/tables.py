@@ -57,7 +57,8 @@ class ResultRow:
 class GroupResult(ResultRow):
     """One consumer group of a finished replay, with its downtime and its first recommendation.
 
-    Downtime (unread time) is the time in which partitions had no consumer, in partition-seconds.
+    Downtime (columns ``unread...``) is the time in which partitions had no consumer, in
+    partition-seconds.
 
     Attributes:
         protocol: classic, consumer, share or streams, or several with ``+``.
@@ -183,9 +184,7 @@ class PolicyResult(ResultRow):
 
 @dataclass(frozen=True, slots=True)
 class AdviceResult(ResultRow):
-    """One recommended change to a consumer group, with its expected gain and the evidence for it.
-
-    It also has configuration lines to copy, the risk and the rollout steps.
+    """One recommended change to a consumer group: settings, expected gain, evidence and risk.
 
     Attributes:
         rank: 1 for the group's first recommendation.
@@ -274,13 +273,13 @@ class OwnershipResult(ResultRow):
 class StreamsSettingsResult(ResultRow):
     """Outages and costs of a Kafka Streams application under one combination of settings.
 
-    They are simulated from the recorded starts and stops of its clients. The first row of each
-    group has the recorded figures instead.
+    The recorded starts and stops of its clients are simulated with these settings. The first row of
+    each group has the recorded values instead.
 
     Attributes:
-        position: order of the group's rows; 0 has the log's own figures.
+        position: order of the group's rows; 0 has the recorded values.
         settings: changed settings; empty for the present ones.
-        detail: why there are no figures.
+        detail: why there are no values.
         events: recorded starts and stops of clients in the simulated time.
         outages: times in which a task had no owner with all its state.
         outage_s, mean_outage_s, worst_outage_s: their total, mean and longest length in seconds.

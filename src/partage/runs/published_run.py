@@ -109,17 +109,17 @@ class PublishedRun:
         return found
 
     def row_count(self, name: str) -> int:
-        """Return the number of rows of a table, as the run's manifest has it.
+        """Return the number of rows of a table according to the run's manifest, a JSON file.
 
-        It is 0 if the manifest has no such number.
+        It is 0 if the manifest lacks the number.
         """
         files = self._manifest["tables"].get(name, ())
         return sum(file["rows"] for file in files if isinstance(file.get("rows"), int))
 
     def row_groups(self, name: str) -> tuple[RowGroup, ...]:
-        """Return the Parquet row groups of a table, with the consumer groups that each has.
+        """Return the Parquet row groups of a table, with the consumer groups that each contains.
 
-        The index is made once.
+        They are read at the first call only.
 
         Raises:
             InvalidCaptureError: a file of the table cannot be read, or has no column ``group``.
@@ -131,7 +131,7 @@ class PublishedRun:
         return self._row_groups[name]
 
     def rows_by_group(self, name: str) -> Counter[str]:
-        """Return the number of rows that each consumer group has in a table.
+        """Count the rows of each consumer group in a table.
 
         The groups are in the order in which the files have them.
 
@@ -145,7 +145,8 @@ class PublishedRun:
         return found
 
     def read_part(self, name: str, columns: Sequence[str], part: Part) -> Iterator[pa.Table]:
-        """Yield a part of a table's rows, as one pyarrow table for each Parquet row group.
+        """Yield the rows of some consumer groups in a table, as one pyarrow table per Parquet row
+        group.
 
         Row groups without rows of these consumer groups are not read.
 
@@ -176,7 +177,11 @@ class PublishedRun:
 
     @contextmanager
     def _named_errors(self, name: str) -> Iterator[None]:
-        """Convert errors while a table is read to errors that name the folder and the table."""
+        """Convert errors within a ``with`` block to errors that name the run's folder and the
+        table.
+
+        It is used while a table is read.
+        """
         try:
             import pyarrow as pa
         except ImportError:
@@ -192,7 +197,7 @@ class PublishedRun:
 
 
 def _select_part(table: pa.Table, part: Part) -> pa.Table:
-    """Return the rows of a table that belong to a part of it."""
+    """Return the rows of a table that belong to some consumer groups and generations (``part``)."""
     import pyarrow as pa
     from pyarrow import compute as pc
 
@@ -205,7 +210,8 @@ def _select_part(table: pa.Table, part: Part) -> pa.Table:
 
 
 def _expect_local(out: str | Path) -> Path:
-    """Return the path of an output folder, if it is local.
+    """Return the path of an output folder, or raise an error if it is the address of remote
+    storage.
 
     Raises:
         InvalidCaptureError: it is an address, such as ``s3a://lake/run``.
@@ -276,8 +282,8 @@ def _cast_to_schema(name: str, table: pa.Table, wanted: Sequence[str] | None) ->
 def _can_cast(actual: pa.DataType, declared: pa.DataType) -> bool:
     """Return whether an Arrow type (``actual``) can be converted to the type in the schema.
 
-    ``declared`` is the type in the schema. The two differ if another program has rewritten the
-    table, for example with text as ``large_string``.
+    ``declared`` is the type in the schema. They differ if another program has rewritten the table,
+    for example with ``large_string`` in place of ``string``.
     """
     from pyarrow import types
 

@@ -45,7 +45,11 @@ class RowGroup(NamedTuple):
     last: int
 
     def may_have(self, part: Part) -> bool:
-        """Return whether it may have rows of a part of the table."""
+        """Return whether this Parquet row group may have rows of some consumer groups and
+        generations.
+
+        ``part`` names them. The check only uses this index, not the file.
+        """
         if part.generations is not None:
             begin, end = part.generations
             if self.last < begin or end <= self.first:
@@ -72,9 +76,10 @@ def index_row_groups(paths: Iterable[Path]) -> Iterator[RowGroup]:
 
 
 def _generation_bounds(metadata: object, number: int) -> tuple[int, int]:
-    """Return the smallest and the largest generation of a row group by its statistics.
+    """Return the smallest and the largest generation in a Parquet row group.
 
-    Without statistics, the result has the bounds of int64. ``metadata`` is that of the file.
+    They come from the file's statistics (``metadata``). Without statistics, the result is the
+    smallest and the largest int64.
     """
     row_group = metadata.row_group(number)  # type: ignore[attr-defined]  # pyarrow has no stubs
     for i in range(row_group.num_columns):
@@ -87,7 +92,7 @@ def _generation_bounds(metadata: object, number: int) -> tuple[int, int]:
 
 
 def split_groups(sizes: Mapping[str, int], most: int) -> Iterator[list[str]]:
-    """Split consumer groups into batches of limited size, in the given order.
+    """Split consumer groups into consecutive batches of limited size.
 
     Args:
         sizes: size of each group.
@@ -111,9 +116,9 @@ def split_groups(sizes: Mapping[str, int], most: int) -> Iterator[list[str]]:
 def cut_generations(
     row_groups: Iterable[RowGroup], groups: Collection[str], most: int
 ) -> Iterator[Part]:
-    """Cut the rows of some consumer groups into parts of limited size, by generation.
+    """Split the rows of some consumer groups into parts of limited size, by generation.
 
-    All rows of a generation are in one part.
+    All rows of a generation stay in one part.
 
     Args:
         row_groups: the row groups of a table.

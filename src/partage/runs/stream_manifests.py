@@ -18,7 +18,7 @@ __all__ = ["StreamManifest", "current_manifests", "stream_source"]
 
 
 class StreamManifest(NamedTuple):
-    """JSON file that lists the Parquet files of a streaming query's micro-batch, by table.
+    """JSON file that lists the Parquet files that micro-batches of a streaming query have written.
 
     It is written after these files, so a file counts only if a manifest lists it. When
     micro-batches are merged, one manifest covers several of them.
@@ -48,8 +48,8 @@ class StreamManifest(NamedTuple):
 def current_manifests(folder: Path) -> list[StreamManifest]:
     """Return the valid manifests (lists of Parquet files) of a stream's micro-batches, in order.
 
-    A crash while micro-batches are merged leaves manifests that overlap. Of these, the one that
-    covers the most micro-batches is valid.
+    Manifests overlap if a crash interrupted the merge of micro-batches. Then the one that covers
+    the most micro-batches is valid.
 
     Args:
         folder: the folder ``stream`` of an output folder.
@@ -65,10 +65,10 @@ def current_manifests(folder: Path) -> list[StreamManifest]:
 
 
 def stream_source(out: Path) -> str | None:
-    """Return the address or folder from which `partage watch` reads records.
+    """Return the address or folder from which the command ``partage watch`` reads records.
 
-    It is stored in the output folder ``out``. The result is None if `partage watch` has not written
-    to this folder.
+    The command stores it in its output folder, ``out``. The result is None if it has not written to
+    this folder.
     """
     path = out / "stream" / "source.json"
     return str(json.loads(path.read_bytes())["source"]) if path.is_file() else None

@@ -28,7 +28,7 @@ Column = tuple[str, str, str]
 
 
 class Aggregation(Enum):
-    """Ways to combine a metric's values of several rebalances into one, such as sum or mean.
+    """Ways to combine a metric's values in several rebalances into one, such as sum or mean.
 
     A report shows one number per consumer group and policy. For example, moved partitions are
     summed over all rebalances, and the spread of load over members is averaged.
@@ -53,9 +53,10 @@ class Aggregation(Enum):
 
 
 class Condition(NamedTuple):
-    """Condition on a table column; a metric counts only the simulated rebalances that meet it.
+    """Condition on the value of a table column, such as ``moved above 0``.
 
-    A null value meets only ``is not``.
+    A metric that counts rebalances counts the rows that meet its conditions. A null value meets
+    only ``is not``.
 
     Attributes:
         column: name of the column.
@@ -70,10 +71,10 @@ class Condition(NamedTuple):
 
 
 class OutputLevel(IntEnum):
-    """Places of a report that can show a metric: JSON, group page, overview page or terminal.
+    """Parts of a report that can show a metric: JSON, group page, overview page or terminal.
 
-    The levels are ordered. A metric names the last one that shows it, and all earlier ones show it
-    too. For example, a metric at level `PAGE` is also in the group page and in the JSON document.
+    The levels are ordered. A metric has the last level that shows it, and all earlier levels show
+    it too. For example, a metric of level `PAGE` is also in the JSON document.
     """
 
     #: JSON only.

@@ -92,8 +92,8 @@ class Estimate:
         """Estimate the sum of several uncertain values, with an 80 % interval that is cut at 0.
 
         An example is the downtime of a group, summed over its rebalances. The errors of the values
-        count as equally correlated. With correlation r, the variance of the sum is (1 - r) times
-        the sum of the squared errors plus r times the square of their sum.
+        are assumed to be equally correlated. With correlation r, the variance of the sum is (1 - r)
+        times the sum of the squared errors plus r times the square of their sum.
 
         Args:
             best: sum of the best estimates.
@@ -133,7 +133,7 @@ class Estimate:
 def _distance_to_percentile(total: float, squares: float) -> float:
     """Return the distance between the best estimate of a sum and its 10th or 90th percentile.
 
-    The sum has several uncertain values, whose errors count as equally correlated.
+    It is the sum of several uncertain values, whose errors are assumed to be equally correlated.
 
     Args:
         total: sum of the values' own distances to the percentile.
@@ -166,10 +166,10 @@ def sum_rows(rows: pa.Table, keys: Sequence[str]) -> list[Sums]:
 
 
 def _columns_to_sum(metric: Metric, rows: pa.Table) -> dict[str, Any]:
-    """Return the columns that must be summed to compute a metric.
+    """Return the columns whose sums are needed to compute a metric.
 
-    The result is a dict from name to column, with one value per row of ``rows``. A mean needs two
-    columns, for example: the values, and flags that count the known values. For a maximum, the
+    The result is a dict from name to column, with one value per row of ``rows``. For example, a
+    mean needs two columns: the values, and flags that count the known values. For a maximum, the
     column is the one whose largest value is taken.
     """
     from pyarrow import compute as pc
@@ -201,11 +201,10 @@ def _estimate_entries(name: str) -> list[str]:
 
 
 def _estimate_columns(metric: Metric, rows: pa.Table) -> list[Any]:
-    """Return the six columns that must be summed to estimate a metric with its 80 % interval.
+    """Return the six columns whose sums give the estimate of a metric with its 80 % interval.
 
-    They are the best estimates, the distances to the 10th percentile and their squares, the
-    distances to the 90th percentile and their squares, and a flag. The flag is 1 if the row has an
-    estimate. Each column has one value per row of ``rows``.
+    These are the best estimate, the distance to the 10th percentile and its square, the distance to
+    the 90th percentile and its square, and a flag. The flag is 1 if the row has an estimate.
     """
     from pyarrow import compute as pc
 
@@ -304,9 +303,10 @@ _MAX_TABLE = 2**24
 
 
 def _number_rows(table: pa.Table, columns: Sequence[str]) -> NDArray[np.int64]:
-    """Return a number for each row of a table; rows with equal values in these columns share it.
+    """Number the rows of a table (0, 1, ...); rows with equal values in some columns share a
+    number.
 
-    The numbers are 0, 1, and so on. Integers are faster to group by than texts.
+    Integers are faster to group by than strings.
     """
     from pyarrow import compute as pc
 
@@ -322,9 +322,10 @@ def _number_rows(table: pa.Table, columns: Sequence[str]) -> NDArray[np.int64]:
 
 
 def _to_dense_numbers(numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], int]:
-    """Replace non-negative numbers by 0, 1, and so on, in the same order.
+    """Replace the distinct values of an array by 0, 1 and so on, in the same order.
 
-    Return them, and how many distinct ones there are.
+    The array has non-negative integers; 7, 3, 7 becomes 1, 0, 1. Also return the number of distinct
+    values.
     """
     most = int(numbers.max(initial=-1)) + 1
     if most > _MAX_TABLE:
@@ -337,7 +338,7 @@ def _to_dense_numbers(numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], in
 
 
 def _first_positions(numbers: NDArray[np.int64], size: int) -> NDArray[np.int64]:
-    """Return the index of the first row with each of the numbers 0 to ``size - 1``."""
+    """Return the index at which each of the numbers 0 to ``size - 1`` first occurs in an array."""
     first = np.zeros(size, np.int64)
     first[numbers[::-1]] = np.arange(len(numbers))[::-1]
     return first
@@ -351,10 +352,9 @@ def _to_mask(flags: Any) -> NDArray[np.bool_]:
 
 
 def empty_sums() -> Sums:
-    """Return the metric sums of a set without rebalances, as a new dict.
+    """Return the start value for adding up the metrics of rebalances with `add_sums`.
 
-    All sums are 0, and all maxima are None. It is the start value when sums are added up with
-    `add_sums`.
+    It is a new dict in which all sums are 0 and all maxima are None.
     """
     return dict(_empty_sums())
 
@@ -376,7 +376,7 @@ def _empty_sums() -> Sums:
 
 
 def add_sums(sums: Mapping[str, Any], other_sums: Mapping[str, Any]) -> Sums:
-    """Add up the metric sums of two separate sets of rebalances.
+    """Add up the metric sums of two disjoint sets of rebalances.
 
     Both arguments are dicts from sum name to value. For a metric that is a maximum, the result has
     the larger of both values.

@@ -65,9 +65,9 @@ class ChecksumError(WireFormatError):
 
 
 class OldMagicError(UnsupportedVersionError):
-    """Error for a message in an unsupported record format, older than Kafka 0.11 (magic 0 or 1).
+    """Error for a message in an old record format, from before Kafka 0.11 (magic 0 or 1).
 
-    ``size`` is its number of bytes.
+    Partage does not decode this format. ``size`` is the message's number of bytes.
 
     >>> OldMagicError(1, size=80).version
     1
@@ -212,8 +212,8 @@ def batches_of(
 def offset_after_batch(data: bytes | memoryview, offset: int) -> int | None:
     """Return the offset at which a reader can continue after a damaged record batch.
 
-    It is the offset after the first batch in ``data`` that ends at ``offset`` or later. Only
-    headers are read. The result is None if a header is damaged too.
+    It is one more than the last offset of the first batch in ``data`` that ends at ``offset`` or
+    later. Only headers are read. The result is None if a header is damaged too.
 
     >>> offset_after_batch(b"", 0) is None
     True

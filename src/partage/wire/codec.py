@@ -36,9 +36,9 @@ Write = Callable[[ByteWriter, Any], None]
 
 
 class Codec(NamedTuple):
-    """A pair of functions that decode and encode one type of field in Kafka messages.
+    """The pair of functions that decode and encode one type of field in Kafka messages.
 
-    Their errors name the field within that type; the caller adds the message version.
+    An error in a field names the field; the caller adds the message version.
     """
 
     read: Read
@@ -156,8 +156,7 @@ def codec_with_replacements(message: Message, version: int, replaced: Mapping[st
 
 
 def set_location(error: WireFormatError, field: str, version: int) -> None:
-    """Add the location to a decoding error: the path of the enclosing field, and the message
-    version.
+    """Add the path of the enclosing field and the message version to a decoding error.
 
     The error is changed in place; the caller raises it again.
     """
@@ -253,8 +252,8 @@ def _names_checker(
 ) -> Callable[[ByteWriter, Mapping[str, Any]], None]:
     """Return a function that checks the field names of a dict before it is encoded.
 
-    It raises an error for unknown fields, and for fields of other message versions unless they have
-    their default value.
+    It raises an error for unknown fields. A field that only other message versions have must have
+    its default value.
     """
     known = {f.name for f in fields} | {UNKNOWN_TAGS}
     absent = [
@@ -423,11 +422,11 @@ def _check_unknown(writer: ByteWriter, unknown: Any, known: _Tagged) -> None:
 def _length_writer(
     fixed: Write, *, flexible: bool, nullable: bool
 ) -> Callable[[ByteWriter, int | None], None]:
-    """Return a function that encodes the length of a string, byte array or array in a Kafka
-    message.
+    """Return a function that encodes the length of a string, byte array or array.
 
-    In ``flexible`` versions the length is a varint, otherwise ``fixed`` writes it as an integer of
-    fixed width. The length of a null value is None, which only ``nullable`` fields may have.
+    In ``flexible`` message versions the length is a varint, otherwise ``fixed`` writes it as an
+    integer of fixed width. The length of a null value is None, which only ``nullable`` fields may
+    have.
     """
 
     def write(writer: ByteWriter, length: int | None) -> None:

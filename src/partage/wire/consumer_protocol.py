@@ -93,7 +93,7 @@ class ConsumerAssignment:
 
 
 class Embedded(NamedTuple):
-    """A subscription or assignment that was decoded from a bytes field of another message.
+    """A decoded subscription or assignment, which was a bytes field of another Kafka message.
 
     Group records and JoinGroup requests have such fields.
 
@@ -148,8 +148,7 @@ def read_embedded(message: Message, data: bytes, *, version: int | None = None) 
 
 
 def read_recorded_subscription(data: bytes) -> Embedded:
-    r"""Decode a subscription from a record of ``__consumer_offsets``, also if a Faust worker sent
-    it.
+    r"""Decode a subscription that a log record has, including those of Faust workers.
 
     Faust writes version 4 into the header, followed by the fields of version 0. Such bytes end with
     the user data, where Kafka's layout continues with owned partitions. `decode_subscription`
@@ -315,8 +314,7 @@ _MOST_CACHED_CLAIMS = 64
 
 
 class StickyClaims(NamedTuple):
-    """The partitions that a member with Kafka's sticky assignor reports as owned, and their
-    generation.
+    """The owned partitions that a member sends to Kafka's sticky assignor, and their generation.
 
     ``generation`` is None if the user data have no generation, and -1 if they are damaged.
     """
@@ -328,8 +326,7 @@ class StickyClaims(NamedTuple):
 def encode_sticky_user_data(
     partitions: Iterable[tuple[str, int]], generation: int = NO_GENERATION, *, version: int = 1
 ) -> bytes:
-    r"""Encode the user data that Kafka's `StickyAssignor` sends: owned partitions and their
-    generation.
+    r"""Encode the user data that Kafka's `StickyAssignor` sends: owned partitions, generation.
 
     ``partitions`` are (topic, partition) pairs. Version 0 has no generation.
 
@@ -362,8 +359,7 @@ def _sticky_topics(claims: Sequence[TopicPartition]) -> list[dict[str, Any]]:
 
 
 def decode_sticky_user_data(data: bytes | None) -> StickyClaims:
-    r"""Decode the user data that Kafka's `StickyAssignor` sends: owned partitions and their
-    generation.
+    r"""Decode the user data that Kafka's `StickyAssignor` sends: owned partitions, generation.
 
     Like Kafka's class it never raises an error. Null and empty data mean no owned partitions and no
     generation. Data that fits neither version means no owned partitions, and generation -1.

@@ -26,10 +26,7 @@ __all__ = [
 
 
 class TruncatedError(WireFormatError):
-    """Error for bytes that end in the middle of a number.
-
-    The number is an integer of fixed width or a varint.
-    """
+    """Error for bytes that end in the middle of a value, such as an integer or a varint."""
 
 
 class LengthError(WireFormatError):
@@ -50,7 +47,7 @@ class UnsupportedVersionError(WireFormatError):
 class EncodingError(WireFormatError):
     """Error for a value that cannot be encoded, such as a string in an integer field.
 
-    ``offset`` is the number of bytes written before it.
+    ``offset`` is the number of bytes that were written before the value.
     """
 
 

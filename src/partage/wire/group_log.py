@@ -146,8 +146,7 @@ def decode_key(key: bytes | None) -> tuple[int, dict[str, Any]]:
 
 
 def decode_value(number: int, value: bytes) -> tuple[int, dict[str, Any]]:
-    r"""Decode the value of a ``__consumer_offsets`` record to its version number and a dict of
-    fields.
+    r"""Decode the value of a ``__consumer_offsets`` record to its version and a dict of fields.
 
     Args:
         number: number of the record type, with which the record's key begins.

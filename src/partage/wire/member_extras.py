@@ -56,10 +56,10 @@ class Extras:
 
 
 def append_trailer(data: bytes | None, extras: Extras) -> bytes:
-    """Append Partage's own data (owned partitions and loads) to the user data of a member's
-    subscription.
+    """Append Partage's own data (owned partitions and loads) to a member's user data.
 
-    ``data`` are the assignment strategy's own bytes, ``extras`` the data to append.
+    ``data`` are the assignment strategy's own bytes, ``extras`` the data to append. The member
+    sends the result with its subscription.
 
     Raises:
         EncodingError: a name or a number does not fit.

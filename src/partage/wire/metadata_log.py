@@ -34,10 +34,10 @@ METADATA_RECORDS = {
 
 
 class MetadataRecord(NamedTuple):
-    """A decoded record of the KRaft metadata log ``__cluster_metadata``.
+    """A decoded record of the KRaft metadata log ``__cluster_metadata``: type and fields.
 
-    ``value`` is a dict of its fields. Only records of brokers, topics, partitions and transactions
-    are decoded. For the others ``type`` is "" and ``value`` is empty.
+    Only records of brokers, topics, partitions and transactions are decoded. Other records have an
+    empty type and no fields.
     """
 
     type: str

@@ -125,9 +125,9 @@ class ByteReader:
         return uuid_text(self.data[start : start + 16])
 
     def read_varint(self) -> int:
-        """Read an unsigned varint of at most five bytes, as a 32-bit integer.
+        """Read an unsigned varint of at most five bytes, as a signed 32-bit integer.
 
-        A value of 2**31 or more wraps to a negative number, as in Java.
+        A value of 2**31 or more becomes negative, as in Java.
         """
         start = place = self.position
         value = shift = 0
@@ -181,7 +181,7 @@ class ByteReader:
         return decode_utf8(self.data[start:stop])
 
     def not_null(self, length: int) -> int:
-        """Raise an error if a decoded length means null; else return it.
+        """Return a decoded length, or raise an error if it means null.
 
         Raises:
             LengthError: the length is negative, which means null.
@@ -203,14 +203,11 @@ class ByteReader:
         return length
 
     def read_string(self) -> str:
-        """Read a string after its length (int16).
-
-        A negative length, which means null, is an error.
-        """
+        """Read a string after its length (int16); a negative length (null) is an error."""
         return self.read_text(self.not_null(self.read_int16()))
 
     def nullable_string(self) -> str | None:
-        """Read a string after its length (int16); a negative length means None."""
+        """Read a string after its length (int16); return None for a negative length."""
         length = self.read_int16()
         return None if length < 0 else self.read_text(length)
 
@@ -231,8 +228,7 @@ class ByteReader:
             raise LengthError(str(error), offset=start, field="") from None
 
     def read_utf16(self) -> str | None:
-        r"""Read a string of UTF-16 code units after its length (int32); return None for a length of
-        0 or less.
+        r"""Read a string of UTF-16 code units after its length (int32), or None for a length <= 0.
 
         >>> ByteReader(b"\0\0\0\1\0a").read_utf16(), ByteReader(bytes(4)).read_utf16()
         ('a', None)
@@ -259,7 +255,7 @@ class ByteWriter:
         self.buffer = bytearray()
 
     def raise_encoding_error(self, what: str) -> NoReturn:
-        """Raise an `EncodingError` for a value that cannot be encoded; ``what`` is the reason.
+        """Raise an `EncodingError` for a value that cannot be encoded, with the reason ``what``.
 
         Raises:
             EncodingError: always, with the current offset.
@@ -308,7 +304,7 @@ class ByteWriter:
         self.buffer.append(value)
 
     def raw(self, data: bytes) -> None:
-        """Append bytes unchanged, without a length."""
+        """Append bytes without a length before them."""
         self.buffer += data
 
     def encode_utf8(self, value: object) -> bytes:
@@ -325,10 +321,7 @@ class ByteWriter:
         return data
 
     def write_string(self, value: object) -> None:
-        """Append a string as its length (int16) and its UTF-8 bytes.
-
-        Null is an error.
-        """
+        """Append a string as its length (int16) and its UTF-8 bytes; None is an error."""
         data = self.encode_utf8(value)
         self.write_int16(len(data))
         self.buffer += data
@@ -349,10 +342,10 @@ class ByteWriter:
         self.buffer += data
 
     def write_utf16(self, value: str | None) -> None:
-        r"""Append a string as Java's ``writeChars`` does, after its length in UTF-16 code units
-        (int32).
+        r"""Append a string's length in UTF-16 code units (int32), and its bytes as in
+        ``writeChars``.
 
-        None is written like an empty string.
+        ``writeChars`` is Java's method. None is written like an empty string.
 
         >>> writer = ByteWriter()
         >>> writer.write_utf16("a"); bytes(writer.buffer)

@@ -78,8 +78,6 @@ def parse_versions(text: str) -> Versions:
 class Field:
     """A field of a Kafka message, as Kafka's JSON message definition declares it.
 
-    The field may exist in some versions of the message only.
-
     Attributes:
         name: the name in decoded values and in Kafka's JSON; its first letter is lower case.
         type: Kafka's name of the type, such as ``int32`` or ``[]string``.
@@ -173,7 +171,7 @@ def _parse_fields(
 
 
 def default_value(field: Field, version: int) -> Any:
-    """Return the default of a field of a Kafka message, which applies if the bytes lack the field.
+    """Return the default value of a field of a Kafka message, used if the bytes lack the field.
 
     ``version`` is the message version, which decides the fields of a struct.
 

@@ -89,12 +89,13 @@ class BinaryColumn:
     def is_valid(self) -> NDArray[np.bool_]:
         """Return a mask of the rows that are not null (bool[n]).
 
-        Unlike the attribute `valid` it is never None.
+        Unlike the attribute `valid`, it is an array even if no row is null.
         """
         return np.ones(len(self), bool) if self.valid is None else self.valid
 
     def byte_bounds(self, rows: Ints) -> tuple[Ints, Ints]:
-        """Return where the byte strings of some rows begin and end in the buffer.
+        """Return the first byte and the end of the byte strings of some rows, as offsets in the
+        buffer.
 
         ``rows`` are row numbers (int64[n]); the result is two int64[n].
         """
@@ -103,7 +104,7 @@ class BinaryColumn:
 
 @dataclass(frozen=True)
 class CodedColumn:
-    """A dictionary-encoded column of byte strings: distinct strings, and an index for each row.
+    """A dictionary-encoded column of byte strings: the distinct strings, and an index for each row.
 
     ``names`` has the strings. ``code`` has the index of each row's string, -1 for null (int32[n]).
     Strings may repeat or be unused, but none is null.

@@ -59,9 +59,9 @@ def are_kernels_faster(*, rows: int) -> bool:
 
 @dataclass(frozen=True)
 class DistinctStrings:
-    """The distinct strings of many encoded Kafka records, each decoded when it is first used.
+    """The distinct strings in many encoded Kafka records, each decoded when it is first used.
 
-    The code of a string is its index, by which other columns refer to it.
+    Other columns refer to a string by its index, called its code.
 
     Attributes:
         data: the bytes of the encoded records.
@@ -101,9 +101,10 @@ class DistinctStrings:
 
 @dataclass(frozen=True)
 class MemberPayloads:
-    """The distinct subscriptions (or assignments) of classic groups' members, decoded to arrays.
+    """The distinct subscriptions (or assignments) of classic groups' members, as arrays.
 
-    Members often send the same bytes again, which are decoded only once.
+    Members often send equal bytes, which are decoded only once. A code is an index of a distinct
+    value.
 
     Attributes:
         sent: the encoded bytes of each subscription.
@@ -135,7 +136,8 @@ class MemberPayloads:
 class ClassicColumns:
     """Decoded states of classic consumer groups (GROUP_METADATA records), as arrays.
 
-    Strings and members are codes: equal ones have the same number and are stored once.
+    Equal strings are stored once, and equal members too; other arrays refer to them by index,
+    called a code.
 
     Attributes:
         records: fixed fields of each decoded record, columns as in `RECORD` (int64).
@@ -171,8 +173,7 @@ class ClassicColumns:
 
 
 def classic_columns(values: BinaryColumn, rows: Ints) -> Iterator[ClassicColumns]:
-    r"""Decode the states of classic consumer groups (GROUP_METADATA records), and yield them in
-    batches.
+    r"""Decode GROUP_METADATA records, the states of classic consumer groups; yield them in batches.
 
     ``values`` is the column of the records' values, ``rows`` the rows to decode; they must not be
     null. Damaged values raise no error: their rows are listed in ``odd``.

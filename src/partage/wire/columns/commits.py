@@ -98,7 +98,7 @@ class OffsetCommits:
         return decode_utf8(self._values[at : at + length].tobytes()) if length > 0 else ""
 
     def decode_record(self, commit: int) -> DecodedRecord:
-        """Return one offset commit as a `DecodedRecord`, as if it had been decoded alone.
+        """Return one of the offset commits as a single record.
 
         ``commit`` is the commit's index in these columns. The result equals that of
         `group_log.decode_record`.
@@ -128,8 +128,7 @@ class OffsetCommits:
 
 
 def decode_offset_commits(keys: BinaryColumn | CodedColumn, values: BinaryColumn) -> OffsetCommits:
-    r"""Decode the offset commits of ``__consumer_offsets`` from a column of keys and a column of
-    values.
+    r"""Decode the offset commits of ``__consumer_offsets`` from columns of record keys and values.
 
     Keys of a dictionary-encoded column are decoded only once. Damaged rows raise no error: they are
     in ``errors``. Rows of other record types are in ``others``.
@@ -149,7 +148,7 @@ def decode_offset_commits(keys: BinaryColumn | CodedColumn, values: BinaryColumn
 
 
 class _PlainCommits(NamedTuple):
-    """Decoded offset commits whose group and topic names are still bytes.
+    """Decoded offset commits whose group and topic names are still bytes, not strings.
 
     Compiled code has produced them, without a Python object for each.
 
@@ -228,9 +227,9 @@ def _kernel_column(column: BinaryColumn) -> tuple[NDArray[Any], NDArray[Any], ND
 
 
 class _CommitsBuilder:
-    """Builder that completes the offset commits which compiled code has decoded.
+    """Builder of `OffsetCommits` from the columns that compiled code has decoded.
 
-    It decodes the names, and the commits that compiled code cannot decode.
+    It decodes the names, and those commits that compiled code cannot decode.
     """
 
     def __init__(

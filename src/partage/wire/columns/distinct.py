@@ -48,7 +48,7 @@ _STEPS_A_NAME = 8
 
 
 class NameHashTable(NamedTuple):
-    """Hash table that numbers distinct byte strings 0, 1 and so on.
+    """Hash table that gives distinct byte strings the numbers 0, 1 and so on.
 
     A string's number is called its code. Compiled code uses this tuple of arrays.
 
@@ -170,7 +170,7 @@ def same_bytes(data, at, other, size):
 def find_or_add(data, at, stop, names):
     """Return the number of a byte string in a hash table of distinct strings; add it if it is new.
 
-    The string is ``data[at:stop]``, the table is ``names``. A new string gets the next number.
+    The string is ``data[at:stop]``, the table is ``names``. A new string gets the next free number.
     """
     slots, table = names.slots, names.table
     size = stop - at
@@ -204,11 +204,10 @@ def is_string(data, at, stop, names, code):
 
 @inline_piece
 def find_or_add_likely(data, at, stop, names, like):
-    """Return the number of a byte string in a hash table like `find_or_add`, but try one number
-    first.
+    """Return the number of a byte string in a hash table, given a likely number to try first.
 
-    It is faster than `find_or_add` if the string is the expected one, because comparing takes less
-    time than hashing.
+    If the string is the expected one, this is faster than `find_or_add`, because comparing takes
+    less time than hashing. A new string is added.
 
     Args:
         data: bytes that have the string.
@@ -285,17 +284,16 @@ class NameTable:
         return bool(is_half_full(self.names, reserve))
 
     def names_in_code_order(self, data: Bytes) -> list[bytes]:
-        """Return all byte strings of the table in the order of their numbers.
+        """Return all byte strings of the hash table, sorted by their numbers.
 
-        ``data`` are the bytes that were searched.
+        ``data`` is the array of bytes from which the strings were added.
         """
         return [data[at : at + n].tobytes() for at, n in self.name_positions().tolist()]
 
     def name_positions(self) -> NDArray[np.int64]:
-        """Return where each string of the table is in the searched bytes: offset and size (int64[n,
-        2]).
+        """Return the position of each string in the source bytes: offset and size (int64[n, 2]).
 
-        The result is a copy.
+        The source bytes are those from which the strings were added. The result is a copy.
         """
         positions: NDArray[np.int64] = self.names.table[: len(self), 1:].copy()
         return positions

@@ -70,9 +70,9 @@ _EMPTY = PartitionList((), np.zeros(0, np.int32), np.zeros(0, np.int32), 4)
 
 
 def read_partition_lists(payloads: Sequence[bytes]) -> list[PartitionList | None]:
-    r"""Decode the list of topic partitions with which each of several byte strings begins.
+    r"""Decode the lists of topic partitions of several group members at once.
 
-    ``payloads`` are the bytes of each member of a group. The result is None for damaged bytes,
+    Each element of ``payloads`` begins with such a list. The result is None for a damaged list,
     which the general decoder must report. All results are None if that decoder is faster (few
     members with many topics each).
 
@@ -157,7 +157,7 @@ def read_pairs(  # noqa: PLR0917 - kernels take arrays by position
 ) -> None:
     """Decode the topic partition lists of many group members, in compiled code.
 
-    A list is damaged if its lengths do not fit its bytes; the others are decoded all the same.
+    A list is damaged if its lengths do not fit its bytes; other lists are still decoded.
 
     Args:
         data: all encoded lists, one after the other.
@@ -240,7 +240,7 @@ def _find_pairs(
 
 
 class _ConsecutiveNumbers(dict[bytes, int]):
-    """A dict that numbers byte strings 0, 1, ... in the order of their first lookup."""
+    """Dict that gives each new byte string the next number (0, 1, ...) when it is looked up."""
 
     def __missing__(self, key: bytes) -> int:
         number = self[key] = len(self)
@@ -429,10 +429,10 @@ def _nullable(data: bytes | None) -> bytes:
 
 
 def _group_by_first_use(key: Ints) -> tuple[NDArray[np.intp], Ints, Ints]:
-    """Group equal integers, in the order of their first occurrence.
+    """Group equal integers in an array, with groups in the order of their first occurrence.
 
-    The result has the indices that sort ``key`` in this way, and the first index and the size of
-    each group in the sorted order.
+    Return the indices that sort ``key`` in this way, and the first index and the size of each group
+    in the sorted order. For example, the groups of 5, 3, 5 are (5, 5) and (3).
     """
     order = np.argsort(key, kind="stable")
     first, size = _runs(key[order])

@@ -50,9 +50,9 @@ class SubscriptionColumns(NamedTuple):
 
 
 class TrailerColumns(NamedTuple):
-    """User data of a member's subscription, split into the strategy's bytes and Partage's addition.
+    """User data of a member's subscription, split into the strategy's bytes and Partage's trailer.
 
-    Partage's members append the partitions that they owned (see `partage.wire.member_extras`).
+    The trailer has the partitions that the member owned (see `partage.wire.member_extras`).
 
     Attributes:
         user_data: the assignment strategy's own bytes.
@@ -68,8 +68,7 @@ class TrailerColumns(NamedTuple):
 class _SubscriptionPrefix(NamedTuple):
     """The beginning of an encoded subscription (version and topics), with the decoded topics.
 
-    Members of a group often subscribe to the same topics, so that these bytes need to be decoded
-    only once.
+    It is kept, because members of a group often subscribe to the same topics.
     """
 
     # Members of a group often have the same topics, so these bytes are decoded once.
@@ -117,10 +116,10 @@ def decode_subscriptions(metadata: Sequence[bytes]) -> list[SubscriptionColumns 
 
 
 def distinct_subscriptions(metadata: Sequence[bytes]) -> list[int]:
-    r"""Return the positions of those subscriptions that have other topics than earlier ones.
+    r"""Return the positions of subscriptions whose topics are new, compared with earlier ones.
 
-    Damaged subscriptions are among them. ``metadata`` are the encoded subscriptions of a group's
-    members.
+    Most members of a group have equal topics, so these are few. Damaged subscriptions are among
+    them. ``metadata`` are the encoded subscriptions.
 
     >>> same = b"\0\1\0\0\0\1\0\1t\xff\xff\xff\xff"
     >>> distinct_subscriptions([same, same + b"\0\0\0\0", b"damaged", same])
@@ -171,9 +170,9 @@ def _read_prefix(data: bytes) -> _SubscriptionPrefix | None:
 
 
 def _read_tail(version: int, data: bytes) -> tuple[int | None, str | None] | None:
-    """Decode the generation and the rack, with which a subscription of ``version`` ends.
+    """Decode the last fields of a member's subscription: the generation and the rack.
 
-    The result is None if the bytes do not fit.
+    ``version`` says which of them exist. The result is None if the bytes do not fit.
     """
     reader = ByteReader(data)
     generation, rack = -1, None
@@ -190,10 +189,10 @@ def _read_tail(version: int, data: bytes) -> tuple[int | None, str | None] | Non
 
 
 def split_user_data(user_data: Sequence[bytes]) -> list[TrailerColumns | None]:
-    r"""Split the user data of several members into the strategy's own bytes and Partage's addition.
+    r"""Split members' user data into the strategy's own bytes and the trailer that Partage appends.
 
-    Partage's members append the partitions that they owned. The result is None for user data
-    without such an addition, or with measured loads in it.
+    The trailer has the partitions that a member owned. The result is None for user data without it,
+    or with measured loads in it.
 
     >>> from partage.wire.member_extras import Extras, append_trailer
     >>> data = append_trailer(b"own", Extras((("t", 7),), 4))
@@ -218,8 +217,8 @@ def split_user_data(user_data: Sequence[bytes]) -> list[TrailerColumns | None]:
 def decode_sticky_claims(user_data: Sequence[bytes]) -> list[tuple[PartitionList, int] | None]:
     r"""Decode the owned partitions and generations that members send to Kafka's sticky assignor.
 
-    ``user_data`` has the bytes of each member. The result is a list of pairs; members whose bytes
-    have another format get None.
+    ``user_data`` has the bytes of each member. The result has a pair (partitions, generation) for
+    each; it is None for bytes in another format.
 
     >>> claims, generation = decode_sticky_claims([b"\0\0\0\1\0\1t\0\0\0\1\0\0\0\2\0\0\0\5"] * 6)[5]
     >>> claims.number.tolist(), generation

@@ -66,7 +66,7 @@ class TaskArrays:
 
     @classmethod
     def from_tasks(cls, tasks: Iterable[tuple[int, int] | TaskKey]) -> TaskArrays:
-        """Build the arrays from task tuples: (sub-topology, partition) or (..., topology name).
+        """Build the arrays from task tuples: (sub-topology, partition), maybe with a topology name.
 
         Raises:
             EncodingError: an element is not a task of int32 numbers with a string or None as name.
@@ -83,8 +83,8 @@ class TaskArrays:
         return builder.build_tasks()
 
     def without_empty_names(self) -> TaskArrays:
-        """Return the tasks with None instead of an empty topology name, as Kafka's ``TaskId`` has
-        it.
+        """Return a copy with None in place of empty topology names, as Kafka's ``TaskId``
+        has it.
         """
         return TaskArrays.from_tasks(self) if "" in self.topologies else self
 
@@ -133,7 +133,7 @@ class TaskArrays:
         return packed[order], order
 
     def last_index(self, task: tuple[int, int] | TaskKey) -> int | None:
-        """Return the last index of a task in the list, or None if the list does not have it.
+        """Return the index of a task's last occurrence in the list, or None if the list lacks it.
 
         >>> TaskArrays.from_tasks([(0, 2), (0, 3), (0, 2)]).last_index((0, 2))
         2
@@ -245,7 +245,7 @@ class TaskValues:
         return value
 
     def get(self, task: tuple[int, int] | TaskKey) -> int | None:
-        """Return the value of a task, or None if the list does not have it.
+        """Return the value of a Kafka Streams task, or None if there is none.
 
         If the task occurs twice, its last value is returned.
         """
@@ -253,7 +253,7 @@ class TaskValues:
         return None if index is None else int(self.value[index])
 
     def to_dict(self) -> dict[TaskKey, int]:
-        """Return a dict from task to its value, like the map that Kafka builds.
+        """Return a dict from Kafka Streams task to its value, like the map that Kafka builds.
 
         If a task occurs twice, its last value counts.
         """
@@ -266,10 +266,11 @@ class TaskValues:
 
 
 def merge_unnamed(values: Mapping[Any, Value]) -> Mapping[Any, Value]:
-    """Replace empty topology names of tasks by None in a dict, and merge entries that become equal.
+    """Merge the entries of a dict whose keys are the same Streams task, without and with empty
+    name.
 
-    Kafka's ``TaskId`` does not distinguish an empty name from no name. The keys are tasks. A merged
-    entry has the position of the first and the value of the last entry.
+    Kafka's ``TaskId`` does not distinguish an empty topology name from no name. The key of a merged
+    entry has None as name. The entry has the position of the first one and the value of the last.
 
     >>> merge_unnamed({(0, 1): 5, (0, 2): 6, (0, 1, ""): 7})
     {(0, 1, None): 7, (0, 2, None): 6}
@@ -308,7 +309,7 @@ def tasks_in_hash_order(
 ) -> list[Task]:
     """Return distinct Streams tasks in the iteration order of a Java ``HashMap`` or ``HashSet``.
 
-    Kafka's results depend on this order, which must be reproduced to get the same ones.
+    Kafka's task assignments depend on this order.
 
     Args:
         tasks: the tasks in the order of insertion.
@@ -452,7 +453,8 @@ class PartitionListsBuilder:
 
 @dataclass(frozen=True)
 class HostPartitions:
-    """The end points (host and port) of a Kafka Streams application, each with its partitions.
+    """The endpoints (host, port) of a Kafka Streams application's clients, each with its
+    partitions.
 
     Kafka Streams uses them to find the client that has a key (interactive queries).
 

@@ -186,7 +186,7 @@ class AssignmentInfo:
     def partition_tasks(
         self, partitions: Sequence[TopicPartition]
     ) -> list[tuple[TopicPartition, TaskKey]]:
-        """Return each assigned partition together with the Streams task that reads it.
+        """Return pairs of each assigned partition and the Kafka Streams task that reads it.
 
         ``partitions`` are those of the assignment that has this user data, in any order.
 
@@ -225,7 +225,7 @@ _ATTRIBUTES = {
 
 
 class _InfoReader(ByteReader):
-    """Byte reader that remembers the topic names of a Kafka Streams assignment.
+    """Byte reader of a Kafka Streams assignment that stores the topic names it has read.
 
     Partitions later in the message refer to these names by index.
     """
@@ -398,7 +398,7 @@ def _read_hosts(reader: _InfoReader, *, indexed: bool) -> HostPartitions:
 
 
 class _TopicIndex:
-    """Topic names of a Kafka Streams message by index, to which its partition lists refer.
+    """Topic names in a Kafka Streams assignment, to which its partitions refer by index.
 
     It decodes whole lists of partitions at once.
     """

@@ -61,9 +61,9 @@ FIRST_NAMED_VERSION = 10
 
 
 class TaskGroups(NamedTuple):
-    """Groups by sub-topology of the tasks in a Kafka Streams subscription of versions 7 to 9.
+    """Groups of tasks with equal sub-topology in a Kafka Streams subscription of version 7 to 9.
 
-    These versions encode offset sums group by group; tasks of a group are consecutive.
+    These versions encode the offset sums of each group together.
 
     Attributes:
         subtopology: number of each group's sub-topology.
@@ -109,9 +109,9 @@ def offset_sums_codec(version: int) -> Codec:
 
 
 def check_names(writer: ByteWriter, tasks: TaskArrays, version: int) -> None:
-    """Raise an error if tasks have topology names that the message version cannot encode.
+    """Raise an error if tasks have topology names, but the message version is below 10.
 
-    Versions below 10 have no names; Kafka raises a TaskAssignmentException. ``writer`` has the
+    Such versions cannot encode names; Kafka raises a TaskAssignmentException. ``writer`` has the
     offset for the error.
     """
     if tasks.topology is not None and version < FIRST_NAMED_VERSION:
@@ -396,10 +396,9 @@ class SubscriptionInfo:
         )
 
     def is_future(self, latest: int = LATEST_VERSION) -> bool:
-        """Return whether the message's version is later than ``latest``.
+        """Return whether the message's version is above ``latest``, the reader's highest version.
 
-        A reader that supports versions up to ``latest`` can then decode only the two version
-        fields.
+        The reader can then decode only the two version fields.
         """
         return self.version > latest
 
@@ -444,7 +443,7 @@ class SubscriptionInfo:
         }
 
     def standby_tasks(self) -> set[TaskKey]:
-        """Return the Kafka Streams tasks whose state the member has but which it did not run."""
+        """Return the Kafka Streams tasks of which the member has state but which it did not run."""
         if self.version < _FIRST_WITH_SUMS:
             return set(self.standby)
         return {
@@ -459,7 +458,7 @@ def _path(field: str) -> str:
 
 
 def _check_versions(version: int, latest: int) -> None:
-    """Raise an error unless a subscription's version is valid: from 1 to its sender's latest
+    """Raise an error unless a subscription's version lies between 1 and its sender's latest
     version.
 
     ``latest`` is the latest version that the sender supports. Only messages of version 1 and 2 may

@@ -48,9 +48,9 @@ SHUTDOWN_REQUESTED = 4
 
 @dataclass(frozen=True)
 class GroupVersions:
-    """The user data versions on which the leader of a Kafka Streams group decides (KIP-268).
+    """The user data versions that the leader of a Kafka Streams group derives from its members.
 
-    It derives them from the versions in the members' subscriptions.
+    Members of different releases send different versions (KIP-268).
 
     Attributes:
         used: the lowest version that any member used, at most the leader's latest; the leader
@@ -68,10 +68,11 @@ class GroupVersions:
 
     @property
     def is_version_probe(self) -> bool:
-        """Return whether this rebalance is a version probe (KIP-268).
+        """Return whether some member's version is too new for the leader (version probing,
+        KIP-268).
 
-        In a version probe, a member's version is too new for the leader. The leader replies with
-        the latest version that all members support, so that the member can rejoin with that one.
+        The leader then replies with the latest version that all members support, and the member
+        rejoins with that one.
         """
         return bool(self.future) and not self.error_code
 
@@ -81,7 +82,7 @@ def group_versions(
 ) -> GroupVersions:
     """Decide which user data version the leader of a Streams group uses, from all subscriptions.
 
-    The leader replies in the lowest version that any member used (KIP-268).
+    The leader replies in the lowest version that any member used, at most its own latest (KIP-268).
 
     Args:
         members: the decoded subscriptions.
@@ -103,8 +104,7 @@ def group_versions(
 def group_versions_from_tuples(
     members: Iterable[tuple[int, int, bool]], *, latest: int = LATEST_VERSION
 ) -> GroupVersions:
-    """Decide which user data version the leader of a Streams group uses, from the members'
-    versions.
+    """Decide which user data version the leader of a Streams group uses, from members' versions.
 
     Args:
         members: tuples (version, latest supported version, whether the member requests shutdown).
