@@ -129,7 +129,7 @@ class CauseFinder:
         self._faults = BrokerFaults(clusters, {} if moves is None else moves)
         self._owned_since: OwnedSince = _always
 
-    def note_alive(self, member: str, time_ms: int) -> None:
+    def store_heartbeat(self, member: str, time_ms: int) -> None:
         """Store the time of a member's heartbeat, which proves that the member was alive then."""
         self.state.alive[member] = time_ms
 

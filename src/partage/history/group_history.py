@@ -140,7 +140,7 @@ class GroupHistory:
         found, before = self._opened, self._previous
         if found is None or (before is None and found.gap_before):
             return None
-        return self._unread.so_far()
+        return self._unread.estimate_so_far()
 
     def find_deletion(self) -> LifecycleEvent | None:
         """Return the deletion of the consumer group if its newest record is a tombstone, else None.
@@ -266,7 +266,7 @@ class GroupHistory:
         yield from self.moves_until(record.position)
         for found in self._process_protocol(record):
             if isinstance(found, CurrentAssignment) and found.member_epoch >= 0:
-                self._causes.note_alive(found.member, found.time_ms)
+                self._causes.store_heartbeat(found.member, found.time_ms)
             yield self._complete_generation(found)
             if isinstance(found, CurrentAssignment):
                 self._unread.process_acknowledgement(found)

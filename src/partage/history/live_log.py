@@ -110,7 +110,7 @@ class LiveDecoder:
         """
         # One by one: the kernel for columns pays only where it is compiled, which takes seconds.
         for batch in batches:
-            self._note_epoch(batch)
+            self._store_coordinator_move(batch)
             items = [self._decoded(batch.partition, record) for record in batch.records]
             found = [one for one in items if one is not None]
             self.damaged += len(items) - len(found)
@@ -156,7 +156,7 @@ class LiveDecoder:
         offset = None if read.value is None else _near(read.value["offset"])
         return group, LiveCommit(group, *at, key["topic"], key["partition"], offset)
 
-    def _note_epoch(self, batch: LogBatch) -> None:
+    def _store_coordinator_move(self, batch: LogBatch) -> None:
         """Store a move of the coordinator if a batch has a higher leader epoch than earlier ones.
 
         Each new coordinator writes a higher leader epoch.

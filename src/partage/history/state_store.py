@@ -302,9 +302,10 @@ class _Unpacker:
             "u": self._unpack_distinct,
             "w": lambda inner: list(zip(*map(self.unpack, inner), strict=True)),
             "v": lambda inner: [
-                tuple(one) for one in _cut(self.unpack(inner[1]), _numbers(inner[0], "<i4"))
+                tuple(one)
+                for one in _split_by_lengths(self.unpack(inner[1]), _numbers(inner[0], "<i4"))
             ],
-            "a": lambda inner: _cut(
+            "a": lambda inner: _split_by_lengths(
                 _numbers(inner[1], "<i4").astype(np.int32), _numbers(inner[0], "<i4")
             ),
         }
@@ -356,7 +357,7 @@ def _numbers(inner: str, dtype: str) -> np.ndarray[Any, Any]:
     return np.frombuffer(_bytes(inner), dtype)
 
 
-def _cut(items: Any, lengths: np.ndarray[Any, Any]) -> list[Any]:
+def _split_by_lengths(items: Any, lengths: np.ndarray[Any, Any]) -> list[Any]:
     """Split a list or an array into consecutive pieces of the given lengths."""
     if len(items) != int(lengths.sum()) or lengths.min(initial=0) < 0:
         raise ValueError("lengths that do not match")

@@ -605,7 +605,7 @@ class OpenStop:
     stalled: bool = False
     missed: float = 0.0
 
-    def end_apart(self, until_ms: float) -> None:
+    def end_unsubscribed_time(self, until_ms: float) -> None:
         """End the time in which no member subscribes to the topic, if there is one at present.
 
         ``until_ms`` is the time at which a member subscribed again.

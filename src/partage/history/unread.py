@@ -102,11 +102,11 @@ class UnreadTracker:
 
         The sum starts at 0 again for the next rebalance.
         """
-        found = self.so_far()
+        found = self.estimate_so_far()
         self.state.sums, self.state.no_consumer_ms = {}, 0.0
         return found
 
-    def so_far(self) -> UnreadEstimate:
+    def estimate_so_far(self) -> UnreadEstimate:
         """Return the partition-seconds without a consumer of partitions that are consumed again.
 
         Only times that have ended since the newest rebalance began are included.
@@ -152,7 +152,7 @@ class UnreadTracker:
         joined = uniform_instant(at, at)
         if state.was_empty:
             joined = first_join_time(at, self._initial_delay_ms, len(members))
-        self._note_subscribers(at, joined)
+        self._update_subscribers(at, joined)
         if generation.protocol == "classic":
             self._assign_all(generation.first.members, at)
 
@@ -407,7 +407,7 @@ class UnreadTracker:
         if assignment.member_epoch == _LEFT:
             state.subscribed.pop(assignment.member, None)
             state.sessions.pop(assignment.member, None)
-            self._note_subscribers(at, uniform_instant(at, at))
+            self._update_subscribers(at, uniform_instant(at, at))
         new = [pair for pair in now if state.owner.get(pair) != assignment.member]
         for pair in new:  # the old owner's own record may be lost
             if pair in state.owner:
@@ -524,7 +524,7 @@ class UnreadTracker:
                     if stop.client is not None and stop.client != state.clients.get(member):
                         state.stalled_owners[pair] = stop.client
                     self._correct_stop(stop, member, time_ms, end)
-                stop.end_apart(time_ms)
+                stop.end_unsubscribed_time(time_ms)
                 if stop.by_record:
                     commit = self._commits.last_ms(*pair)
                     if commit is not None and stop.source not in state.sums:
@@ -617,7 +617,7 @@ class UnreadTracker:
             for stop in self.state.stopped.values()
         )
 
-    def _note_subscribers(self, time_ms: int, joined: Instant) -> None:
+    def _update_subscribers(self, time_ms: int, joined: Instant) -> None:
         """Update which topics have subscribers, after a group record.
 
         Time in which no member subscribes to a topic does not count as time without a consumer.
@@ -632,7 +632,7 @@ class UnreadTracker:
             if pair[0] in state.topics:
                 if stop.apart_from_ms is not None:
                     until = joined.limit_to_range(stop.apart_from_ms, time_ms)
-                    stop.end_apart(until.mean)
+                    stop.end_unsubscribed_time(until.mean)
                     stop.start = stop.start.with_added_uncertainty(until)
             elif stop.apart_from_ms is None:
                 # Where the last member is gone, it had no successor while it was dead either.

@@ -356,31 +356,33 @@ def size(
 
 
 def _load_to_size(
-    tables: GroupInput, topics: Mapping[str, int] | None, rate: float | None
+    group_input: GroupInput, topics: Mapping[str, int] | None, rate: float | None
 ) -> GroupLoad:
     """Return the load for which a group's number of consumers is forecast, in records per second.
 
     It is the recorded load, or a constant one if ``topics`` or ``rate`` is given.
 
     Args:
-        tables: the recorded or measured group.
+        group_input: the recorded or measured group.
         topics: partition count of each topic; None for the recorded ones.
         rate: records per second of the group; None for the recorded rate.
     """
     if topics is None and rate is None:
-        return tables.load
-    return constant_load(topics or tables.topics, tables.load.total if rate is None else rate)
+        return group_input.load
+    return constant_load(
+        topics or group_input.topics, group_input.load.total if rate is None else rate
+    )
 
 
-def _estimate_capacity(tables: GroupInput) -> float:
+def _estimate_capacity(group_input: GroupInput) -> float:
     """Estimate how many records per second one consumer of a group can process.
 
-    ``tables`` is the recorded or measured group.
+    ``group_input`` is the recorded or measured group.
 
     Raises:
         InvalidConfigError: the recording has no phase in which the group worked off its lag.
     """
-    found = tables.capacity
+    found = group_input.capacity
     if found is None or not found.is_near_capacity:
         why = "no catch-up phase was recorded"
         if found is not None:
@@ -486,7 +488,7 @@ def forecast(
     if commit_s is None:
         commit_s = DEFAULT_COMMIT_S if evidence is None else evidence.commit_s
     now = Deployment(
-        load=_load(source, topics, rate), policy=chosen, members=size, restart=restart,
+        load=_rollout_load(source, topics, rate), policy=chosen, members=size, restart=restart,
         replaced=replaced, max_unavailable=max_unavailable, max_surge=max_surge, pause_s=pause,
         session_s=session_s, commit_s=commit_s,
         leaves=leaves if leaves is not None else evidence is None or evidence.leaves,
@@ -497,15 +499,15 @@ def forecast(
         else DEFAULT_SESSION_S,
     )  # fmt: skip
     deployments = (now, *(alternatives(now) if compare else ()))
-    rows = _simulate_each(deployments, seed, progress)
+    rows = _forecast_each(deployments, seed, progress)
     found = rows[0]
     if source is not None:
-        factor, past = _slowdown(source, found, seed)
+        factor, past = _compute_slowdown(source, found, seed)
         rows = [scale_unread(one, slowdown_under(factor, past, one)) for one in rows]
     return RolloutForecasts((rows[0], *sorted(rows[1:], key=lambda one: one.unread.best)))
 
 
-def _simulate_each(
+def _forecast_each(
     deployments: Sequence[Deployment],
     seed: int,
     progress: Callable[[str, int, int], None] | None,
@@ -546,7 +548,7 @@ def _session_timeout(source: GroupInput, policy: Policy) -> float:
     return source.server_session_s if policy.protocol == CONSUMER else source.member_session_s
 
 
-def _slowdown(
+def _compute_slowdown(
     source: GroupInput, found: RolloutForecast, seed: int
 ) -> tuple[float, RolloutForecast]:
     """Return the factor by which a group's recorded rebalances took longer than simulated ones.
@@ -576,27 +578,27 @@ def _slowdown(
     return recorded_slowdown(evidence.unread_s, evidence.rebalances, found), found
 
 
-def _load(
-    tables: GroupInput | None, topics: Mapping[str, int] | None, rate: float | None
+def _rollout_load(
+    group_input: GroupInput | None, topics: Mapping[str, int] | None, rate: float | None
 ) -> GroupLoad:
     """Return a group's load for a forecast of a rolling deployment, in records per second.
 
     It is the recorded load, or a constant one if ``topics`` or ``rate`` is given.
 
     Args:
-        tables: the recorded or measured group; None without one.
+        group_input: the recorded or measured group; None without one.
         topics: partition count of each topic; None for the recorded ones.
         rate: records per second of the group; None for the recorded rate.
 
     Raises:
         InvalidConfigError: the group's topics are unknown.
     """
-    if tables is None and topics is None:
+    if group_input is None and topics is None:
         raise InvalidConfigError("topics", "are needed without a run")
-    counts = tables.topics if tables is not None and topics is None else topics or {}
-    if rate is None and topics is None and tables is not None:
+    counts = group_input.topics if group_input is not None and topics is None else topics or {}
+    if rate is None and topics is None and group_input is not None:
         try:
-            return tables.load
+            return group_input.load
         except InvalidConfigError:  # a short recording: records read twice are unknown
             rate = 0.0
     return constant_load(counts, rate or 0.0)
@@ -634,27 +636,27 @@ def migrate(
     )
 
 
-def _migration(tables: RecordedGroup, protocol: str, *, deployments: bool) -> Migration:
-    (row,) = tables.rows("groups")
+def _migration(recorded: RecordedGroup, protocol: str, *, deployments: bool) -> Migration:
+    (row,) = recorded.rows("groups")
     strategy = next(
-        (one["strategy"] for one in reversed(tables.rebalances) if one["strategy"]), None
+        (one["strategy"] for one in reversed(recorded.rebalances) if one["strategy"]), None
     )
     return plan_migration(
-        tables.group, protocol, kind=row["kind"], strategy=strategy, members=tables.members,
-        causes={one["cause_kind"] for one in tables.rebalances},
-        effect=_simulated_effect(tables, protocol, strategy, deployments=deployments),
+        recorded.group, protocol, kind=row["kind"], strategy=strategy, members=recorded.members,
+        causes={one["cause_kind"] for one in recorded.rebalances},
+        effect=_simulated_effect(recorded, protocol, strategy, deployments=deployments),
     )  # fmt: skip
 
 
 def _simulated_effect(
-    tables: RecordedGroup, protocol: str, strategy: str | None, *, deployments: bool
+    recorded: RecordedGroup, protocol: str, strategy: str | None, *, deployments: bool
 ) -> Effect | None:
     """Return how a migration to another protocol would change a group's rebalances and downtime.
 
     The result is None if the replay did not simulate the group with this protocol.
 
     Args:
-        tables: the recorded group.
+        recorded: the recorded group.
         protocol: name of the new protocol.
         strategy: assignment strategy after the migration, unless the report recommends another one.
         deployments: whether to forecast a rolling deployment, too.
@@ -662,31 +664,31 @@ def _simulated_effect(
     from partage.report.advice import best_policy
     from partage.report.gains import gain_of
 
-    group = tables.run.group(tables.group)._figures  # noqa: SLF001 - the data of the report
+    group = recorded.run.group(recorded.group)._figures  # noqa: SLF001 - the data of the report
     policy, best = target_policy(protocol, strategy), best_policy(group)
     if best is not None and best.policy.startswith(f"{protocol}/") and "+" not in best.policy:
         policy = best.policy
     found = group.figures.get(policy)
     if found is None or not found.is_comparable or RECORDED not in group.figures:
         return None
-    known = _forecast_deployments(tables, policy) if deployments else (None, None)
+    known = _forecast_deployments(recorded, policy) if deployments else (None, None)
     gain = gain_of(group, policy)
     return Effect(policy, found.happened, group.recorded_figures.happened, gain, *known)
 
 
 def _forecast_deployments(
-    tables: RecordedGroup, policy: str
+    recorded: RecordedGroup, policy: str
 ) -> tuple[Estimate | None, Estimate | None]:
     """Forecast the downtime of a rolling deployment under a new policy and under the current one.
 
     Downtime is the time without a consumer, in partition-seconds. Both results are None if no
-    restart was recorded, or if the group's strategy is unknown. ``tables`` is the recorded group,
+    restart was recorded, or if the group's strategy is unknown. ``recorded`` is the recorded group,
     ``policy`` the name of the new policy (group configuration).
     """
     try:
-        target = replace(Policy.parse(policy), static=tables.restarts.static)
-        now = forecast(tables.run, tables.group, compare=False)
-        then = forecast(tables.run, tables.group, policy=target.name, compare=False)
+        target = replace(Policy.parse(policy), static=recorded.restarts.static)
+        now = forecast(recorded.run, recorded.group, compare=False)
+        then = forecast(recorded.run, recorded.group, policy=target.name, compare=False)
     except (InvalidConfigError, UnknownStrategyError, UnsupportedProblemError):
         return None, None
     return then[0].unread, now[0].unread
