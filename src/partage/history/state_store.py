@@ -38,14 +38,8 @@ from partage.history.records import (
     MemberState,
     Subscription,
 )
-from partage.history.stop_model import (
-    Instant,
-    OpenStop,
-    StopSum,
-    UnreadEstimate,
-    UnreadInterval,
-    UnreadState,
-)
+from partage.history.stop_model import Instant, StopSum, UnreadEstimate, UnreadInterval
+from partage.history.unread_state import OpenStop, UnreadState
 
 __all__ = ["VERSION", "pack_state", "unpack_state"]
 

@@ -17,7 +17,7 @@ The functions take plain numbers, so that recorded and simulated rebalances shar
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import sqrt
 from typing import NamedTuple
 
@@ -27,14 +27,11 @@ __all__ = [
     "HEARTBEAT_MS",
     "INITIAL_DELAY_MS",
     "INTERVAL_WIDTH",
-    "ClientKey",
     "Instant",
     "MemberCommits",
-    "OpenStop",
     "StopSum",
     "UnreadEstimate",
     "UnreadInterval",
-    "UnreadState",
     "absence_time",
     "after_heartbeat",
     "after_record",
@@ -96,13 +93,6 @@ _COMMIT_LATENCY_MS = 70.0
 #: Half of an 80 % interval in standard deviations; 1.28 for a normal distribution, more for the
 #: heavy tails of busy machines.
 INTERVAL_WIDTH = 1.7
-#: Damaged timestamps may be any int64; columns of intervals must not overflow.
-_LARGEST_MS = 1 << 62
-
-#: Topic and number of a partition.
-_Pair = tuple[str, int]
-#: Client id, host and instance id of a member.
-ClientKey = tuple[str, str, str | None]
 
 
 class Instant(NamedTuple):
@@ -568,133 +558,3 @@ def sum_stops(stops: Iterable[StopSum], no_consumer_ms: float = 0.0) -> UnreadEs
     return UnreadEstimate(
         mean / 1_000, min(low, mean) / 1_000, max(high, mean) / 1_000, no_consumer_ms / 1_000
     )
-
-
-# -- partitions without a consumer -------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class OpenStop:
-    """A partition that no member consumes at present, with data about its last owner.
-
-    Attributes:
-        start: when its last owner stopped consuming.
-        source: number of this stop; the partitions of one member stop together and share it.
-        member: id of the last owner.
-        seen_ms: time of the record that shows the stop.
-        read_ms: time since which the last owner had consumed it.
-        apart_from_ms: time since which no member has subscribed to it; None while one does.
-        first_apart_ms: start of the first time without a subscriber that has ended; None without.
-        apart_ms: length of all such times that have ended.
-        by_record: whether a record made the owner revoke it.
-        client: client id, host and instance id of the last owner.
-        stalled: whether the last owner exceeded its max.poll.interval.ms, so that it is alive.
-        missed: probability that the last owner never received its assignment.
-    """
-
-    start: Instant
-    source: int
-    member: str
-    seen_ms: int
-    read_ms: int
-    apart_from_ms: float | None = None
-    first_apart_ms: float | None = None
-    apart_ms: float = 0.0
-    by_record: bool = False
-    client: ClientKey | None = None
-    stalled: bool = False
-    missed: float = 0.0
-
-    def end_unsubscribed_time(self, until_ms: float) -> None:
-        """End the time in which no member subscribes to the topic, if there is one at present.
-
-        ``until_ms`` is the time at which a member subscribed again.
-        """
-        if self.apart_from_ms is None:
-            return
-        if self.first_apart_ms is None:
-            self.first_apart_ms = self.apart_from_ms
-        self.apart_ms += max(0.0, until_ms - self.apart_from_ms)
-        self.apart_from_ms = None
-
-    def close_interval(
-        self, topic_partition: tuple[str, int], new_owner: str, read_again: Instant
-    ) -> UnreadInterval:
-        """Return the row of table ``unread`` for the partition, which a member consumes again.
-
-        ``new_owner`` is the id of that member, ``read_again`` the time at which it began.
-        """
-        length = StopSum()
-        length.add_stop(self.start, read_again, self.apart_ms)
-        unread = sum_stops([length])
-        # A member may stop just after the record by which another one is assigned its partition.
-        stopped = (
-            _whole_ms(min(at, read_again.mean))
-            for at in (self.start.mean, *self.start.interval_80_percent)
-        )
-        lengths = (_whole_ms(1_000 * one) for one in (unread.best, unread.p10, unread.p90))
-        since = None if self.first_apart_ms is None else _whole_ms(self.first_apart_ms)
-        times = (*stopped, _whole_ms(read_again.mean), *lengths, _whole_ms(self.apart_ms))
-        found = UnreadInterval(*topic_partition, self.member, new_owner, *times)
-        return found._replace(no_consumer_from_ms=since)
-
-
-@dataclass(slots=True)
-class UnreadState:
-    """Stored data of a group from which times without a consumer of its partitions are computed.
-
-    Attributes:
-        owner: dict from partition to member id of its owner.
-        reads: dict from member id to its partitions, with the time from which it reads each.
-        stopped: dict from partition without a consumer to details of its stop.
-        sources: number of stops so far.
-        sums: times without a consumer that the current rebalance ended, by source.
-        ended: the same times by partition.
-        no_consumer_ms: time without a subscribed member that the current rebalance ended.
-        rewrites: number of records of the current generation so far.
-        subscribed: dict from member id to subscribed topics.
-        topics: topics with a subscriber.
-        prompt, stops: number of revocations with a commit within a moment, and of all with commits.
-        sessions: dict from member id to session timeout in milliseconds; -1 if it sent none.
-        static: dict from member id to whether it has an instance id.
-        polls: dict from member id to its max.poll.interval.ms.
-        clients: dict from member id to client id, host and instance id.
-        java: members that are Java consumers.
-        is_classic: whether the newest rebalance is one of the classic protocol.
-        stalled: dict from the client of a member that exceeded its max.poll.interval.ms to the time
-            of its departure (ms) and its topics.
-        stalled_owners: dict from partition to the client of its former owner, if that one exceeded
-            its max.poll.interval.ms.
-        evicted: dict from the client of a member whose session timed out to the time of its
-            eviction (ms).
-        newly_stalled: members that the newest rebalance removed for that reason.
-        was_empty: whether the newest rebalance ended the time without members of a classic group.
-    """
-
-    owner: dict[_Pair, str] = field(default_factory=dict)
-    reads: dict[str, dict[_Pair, float]] = field(default_factory=dict)
-    stopped: dict[_Pair, OpenStop] = field(default_factory=dict)
-    sources: int = 0
-    sums: dict[int, StopSum] = field(default_factory=dict)
-    ended: list[UnreadInterval] = field(default_factory=list)
-    no_consumer_ms: float = 0.0
-    rewrites: int = 1
-    subscribed: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    topics: frozenset[str] = frozenset()
-    prompt: int = 0
-    stops: int = 0
-    sessions: dict[str, int] = field(default_factory=dict)
-    static: dict[str, bool] = field(default_factory=dict)
-    polls: dict[str, int] = field(default_factory=dict)
-    clients: dict[str, ClientKey] = field(default_factory=dict)
-    java: dict[str, None] = field(default_factory=dict)
-    is_classic: bool = True
-    stalled: dict[ClientKey, tuple[int, tuple[str, ...]]] = field(default_factory=dict)
-    stalled_owners: dict[_Pair, ClientKey] = field(default_factory=dict)
-    evicted: dict[ClientKey, int] = field(default_factory=dict)
-    newly_stalled: frozenset[str] = frozenset()
-    was_empty: bool = False
-
-
-def _whole_ms(value: float) -> int:
-    return max(-_LARGEST_MS, min(_LARGEST_MS, round(value)))

@@ -22,18 +22,14 @@ from partage.history.events import (
     reported_partitions,
     subscribed_topics,
 )
-from partage.history.owner_statistics import OwnerStatistics
 from partage.history.pauses import PauseTracker
 from partage.history.records import MemberState, assigned_partitions
 from partage.history.stop_model import (
     HEARTBEAT_MS,
-    ClientKey,
     Instant,
-    OpenStop,
     StopSum,
     UnreadEstimate,
     UnreadInterval,
-    UnreadState,
     after_heartbeat,
     after_record,
     before_record,
@@ -44,6 +40,7 @@ from partage.history.stop_model import (
     sum_stops,
     uniform_instant,
 )
+from partage.history.unread_state import ClientKey, OpenStop, OwnerStatistics, UnreadState
 
 __all__ = ["UnreadTracker"]
 
