@@ -49,9 +49,9 @@ __all__ = ["AssignorError", "ClassInUseError", "MisusedAssignorError", "assignor
 
 
 class AssignorError(AssignorFailedError, KafkaError):  # type: ignore[misc]  # untyped
-    """Error that aiokafka passes to the program if the assignment strategy raised an error.
+    """Error that aiokafka passes to the program if a partition assignment strategy failed.
 
-    It has the strategy, the group and its generation.
+    It names the strategy, the group and its generation.
     """
 
 
@@ -103,7 +103,7 @@ class _Meta(AssignorMeta):
     """Metaclass of the assignor classes for aiokafka, which raises a clear error if they are
     misused.
 
-    The error is of a type that aiokafka passes on to the program.
+    aiokafka passes an error of this type on to the program.
     """
 
     misuse = MisusedAssignorError
@@ -152,8 +152,8 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
         """Assign partitions to all members of the group, as the group leader.
 
         aiokafka calls it after the JoinGroup response. The result is a dict from member id to
-        assignment. A coordinator that awaits plans gets placeholders: a thread computes the plan,
-        because the event loop must serve other consumers and heartbeats meanwhile.
+        assignment. If the coordinator can await plans, the values are placeholders at first: a
+        thread computes the plan, so that the event loop can send heartbeats meanwhile.
 
         Args:
             cluster: aiokafka's metadata of the cluster.
@@ -185,8 +185,8 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
     def on_assignment(cls, assignment: Any) -> None:
         """Store the partitions that the aiokafka consumer was assigned.
 
-        aiokafka calls it after each rebalance. The next subscription reports these partitions as
-        owned.
+        aiokafka calls it after each rebalance. The consumer's next subscription reports these
+        partitions as owned.
         """
         call = cls._bound(find_caller(GroupCoordinator))
         generation = NO_GENERATION if call is None else int(call.local["generation"])
@@ -212,7 +212,8 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
 
 
 class _PendingPlan(NamedTuple):
-    """Placeholder of each member's assignment, until a thread has computed the plan.
+    """Placeholder for each member's assignment while a thread computes the assignments of the
+    group.
 
     aiokafka 0.10 copies the dict of assignments, so the dict itself cannot be a future.
     """
@@ -221,10 +222,11 @@ class _PendingPlan(NamedTuple):
 
 
 def _await_plans(coordinator: Any) -> None:
-    """Let a consumer's group coordinator await the plans that `Assignor.assign` computes.
+    """Make a consumer's group coordinator wait for assignments that a thread computes.
 
-    aiokafka expects the plan at once. Its method that calls `Assignor.assign` is a coroutine, so
-    this instance gets one that awaits the result. A coordinator of another form stays unchanged.
+    aiokafka expects `Assignor.assign` to return them at once. The method of aiokafka that calls it
+    is a coroutine, and is replaced on this coordinator by one that awaits the result. A coordinator
+    of another form stays unchanged.
     """
     if not _awaits_plans(coordinator) and iscoroutinefunction(coordinator._perform_assignment):
         coordinator._perform_assignment = MethodType(_perform_assignment, coordinator)
@@ -236,9 +238,9 @@ def _awaits_plans(coordinator: Any) -> bool:
 
 
 async def _perform_assignment(coordinator: Any, response: Any) -> Any:
-    """Compute the assignments of all group members as aiokafka does, and return them.
+    """Compute the assignments of all group members as aiokafka's coordinator does, and return them.
 
-    If Partage computes an assignment in a thread, its result is awaited.
+    If a thread computes them, the result is awaited.
     """
     perform = type(coordinator)._perform_assignment
     fewer = _fewer_members(coordinator, response)
@@ -259,10 +261,11 @@ async def _perform_assignment(coordinator: Any, response: Any) -> Any:
 
 
 def _fewer_members(coordinator: Any, response: Any) -> Any:
-    """Return a JoinGroup response that has one member for each distinct subscription.
+    """Return a copy of a JoinGroup response with only one member for each distinct subscription.
 
-    aiokafka decodes all subscriptions on the event loop, but needs their topics only. `_joined`
-    reads all members from ``whole``. Another library's assignor needs all of them.
+    aiokafka decodes all subscriptions on the event loop, but needs only their topics. `_joined`
+    reads all members from the attribute ``whole``. For another library's assignor the response is
+    returned unchanged.
     """
     assignor = coordinator._lookup_assignor(response.group_protocol)
     if not (isinstance(assignor, type) and issubclass(assignor, Assignor)):

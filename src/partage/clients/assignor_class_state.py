@@ -62,14 +62,13 @@ _FAILURES = "rebalances that failed because the strategy raised an error"
 
 
 class _CachedView(NamedTuple):
-    """Cluster metadata of the subscribed topics, kept until the client receives new metadata.
-
-    Rebalances without new metadata use it again.
+    """Cluster metadata of the subscribed topics, which is reused until the client gets new
+    metadata.
 
     Attributes:
         table: the client's own table of partitions, by topic and number.
         topics: the subscribed topics.
-        view: the view of these topics.
+        view: the metadata of these topics in the form that all client libraries share.
     """
 
     table: object
@@ -112,7 +111,7 @@ class AssignorState:
         return self.consumer.strategy.name
 
     def bind_to(self, coordinator: object) -> None:
-        """Reserve a partition assignor class for one Kafka consumer.
+        """Bind this assignor class to one Kafka consumer, so that no other consumer can use it.
 
         ``coordinator`` is the consumer's group coordinator object, which identifies the consumer.
 
@@ -232,7 +231,7 @@ class AssignorState:
         """Convert the metadata of a Kafka client library to a `ClusterView`, which all libraries
         share.
 
-        The view has the replicas and racks of each partition. Topics without metadata are left out.
+        It has the replicas and racks of each partition. Topics without metadata are left out.
 
         Args:
             cluster: the client's ``ClusterMetadata``. Its private tables have the replicas; without
@@ -263,10 +262,10 @@ class AssignorState:
         return self._cached_view.view
 
     def call_load_function(self, group: str) -> Mapping[Partition, float] | None:
-        """Call the user's function (option ``weights``) and return the load of each partition.
+        """Call the user's load function (option ``weights``) and return the load of each partition.
 
-        If there is no function or it fails, the result is None. The loads of the last assignment
-        then stay in use. `assign_as_leader` checks the loads.
+        If there is no such function or it fails, the result is None, and the loads of the last
+        assignment stay in use. `assign_as_leader` checks the loads.
 
         Args:
             group: the group id, for warnings.
@@ -327,7 +326,8 @@ class AssignorState:
         self.is_led_by_broker = led_by_broker
 
     def measured_loads(self) -> Mapping[Partition, float]:
-        """Return the measured load of each partition that the Kafka consumer owns.
+        """Return the measured load of each partition that the Kafka consumer owns, such as records
+        per second.
 
         A partition without a measurement is left out.
         """
@@ -347,9 +347,9 @@ def _is_entry(partition: object, load: object) -> bool:
 def create_state(
     name: str, *, client: str, cooperative: bool, rack: str | None, eager: bool, **options: Any
 ) -> AssignorState:
-    """Create the state of a new partition assignor class for a Kafka client library.
+    """Check the user's arguments of ``assignor``, and create the state of a new assignor class.
 
-    It checks the arguments that the user passed to the function ``assignor``.
+    The state is the same for all Kafka client libraries.
 
     Args:
         name: name of the partition assignment strategy.
@@ -398,9 +398,10 @@ def create_state(
 
 
 def _check_arguments(name: object, rack: object) -> None:
-    """Check the types of the arguments that the user passed to the function ``assignor``.
+    """Check the types of the arguments ``name`` and ``rack`` of the function ``assignor``.
 
-    They are the name of a strategy, or a strategy, and the consumer's rack.
+    ``name`` is the name of an assignment strategy, or a strategy object. ``rack`` is the consumer's
+    rack.
 
     Raises:
         InvalidConfigError: an argument has another type.
@@ -423,7 +424,8 @@ def _wanted_weights(word: str) -> str:
 
 
 def _needs_cooperative_protocol(strategy: Strategy) -> bool:
-    """Return whether a strategy needs the cooperative rebalance protocol to assign as Kafka does.
+    """Return whether a strategy assigns as Kafka does only under the cooperative rebalance
+    protocol.
 
     Other cooperative strategies also work under the eager protocol, because their members send the
     owned partitions in the user data.
@@ -436,15 +438,16 @@ def _needs_cooperative_protocol(strategy: Strategy) -> bool:
 
 
 class _Metrics(Protocol):
-    """Interface to a metrics library, such as Prometheus, for partition assignors.
+    """Interface to the metrics of a partition assignor in a metrics library, such as Prometheus.
 
-    It has one method for a computed assignment and one for a failed one.
+    One method records a computed assignment, the other a failed one.
     """
 
     def record_plan(self, labels: dict[str, str], seconds: float, measures: Measures) -> None:
-        """Record in metrics how long a partition assignment took to compute and how good it is.
+        """Record how long a partition assignment took to compute, and its quality, in a metrics
+        library.
 
-        Subclasses write the metrics to Prometheus or OpenTelemetry.
+        Classes implement it for Prometheus and OpenTelemetry.
 
         Args:
             labels: labels of the metrics, such as the group.
@@ -453,9 +456,9 @@ class _Metrics(Protocol):
         """
 
     def record_failure(self, labels: dict[str, str]) -> None:
-        """Count one failed partition assignment in the metrics.
+        """Count a failed partition assignment in a metrics library.
 
-        Subclasses write the metrics to Prometheus or OpenTelemetry.
+        Classes implement it for Prometheus and OpenTelemetry.
 
         Args:
             labels: labels of the metric: the group and the strategy.
@@ -466,7 +469,8 @@ class _Metrics(Protocol):
 class _Instruments:
     """The five metrics of a partition assignor, as objects of a metrics library such as Prometheus.
 
-    They are computing time, moved partitions, spread of loads, rack mismatches and failures.
+    They are computing time, moved partitions, spread of the numbers of partitions, rack mismatches
+    and failures.
     """
 
     seconds: Any
@@ -509,7 +513,7 @@ class _OpenTelemetryMetrics(_Instruments):
 
 
 def record_plan(plan: Plan, problem: Problem, *, group: str, strategy: str, seconds: float) -> None:
-    """Record in metrics how long a partition assignment took to compute and how good it is.
+    """Record in the application's metrics how long an assignment took to compute, and its quality.
 
     The metrics go to each metrics library that the application has imported. An error in a library
     is logged and does not fail the rebalance.
@@ -536,10 +540,10 @@ def record_plan(plan: Plan, problem: Problem, *, group: str, strategy: str, seco
 
 
 def record_failure(*, group: str, strategy: str) -> None:
-    """Count a failed partition assignment in the metrics of the application.
+    """Count a failed partition assignment in the application's metrics.
 
-    It goes to each metrics library that the application has imported. ``group`` and ``strategy``
-    are labels of the metric.
+    The count goes to each metrics library that the application has imported. ``group`` and
+    ``strategy`` are labels of the metric.
     """
     try:
         for one in _libraries():
@@ -549,10 +553,10 @@ def record_failure(*, group: str, strategy: str) -> None:
 
 
 def _group_with_owned_partitions(problem: Problem) -> Group:
-    """Return a consumer group with the partitions that each member owned before the rebalance.
+    """Return the consumer group with the partitions that each member owned before the rebalance.
 
-    Members that run the strategy ``sticky`` send them only in their user data, from where they are
-    copied.
+    Members with the strategy ``sticky`` report them only in their user data, so they are copied
+    from there.
 
     Args:
         problem: the assignment problem with the group.

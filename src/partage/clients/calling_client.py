@@ -41,7 +41,7 @@ _ASKED = frozenset({"name", "metadata", "assign", "on_assignment", "supported_pr
 
 
 class Call(NamedTuple):
-    """Method call that was found on the Python call stack: the object and its local variables.
+    """Method call on the Python call stack: the object whose method runs, and its local variables.
 
     An assignor finds its client in this way, because clients do not pass themselves to assignors.
 
@@ -55,7 +55,7 @@ class Call(NamedTuple):
 
 
 def find_caller(*kinds: type) -> Call | None:
-    """Find the nearest method on the call stack whose object is of one of the given classes.
+    """Find the nearest method on the Python call stack whose object is an instance of some classes.
 
     An assignor finds the client library's group coordinator in this way, because the library does
     not pass it as an argument.
@@ -80,20 +80,20 @@ def find_caller(*kinds: type) -> Call | None:
 
 
 class AssignorMeta(ABCMeta):
-    """Metaclass of the assignor classes, which detects a class that the user did not put into a
-    list.
+    """Metaclass of the assignor classes, which detects a class that the user passed without a list.
 
-    The setting ``partition_assignment_strategy`` must be a list of classes. A client that gets the
-    class alone iterates over it, and this raises an error with the reason.
+    The setting ``partition_assignment_strategy`` must be a list of classes. A client that gets a
+    class instead iterates over it, and this raises an error with the reason.
     """
 
     #: The kind of error that the client passes on to its caller.
     misuse: type[InvalidConfigError] = InvalidConfigError
 
     def __iter__(cls) -> Iterator[Any]:
-        """Raise an error: the user passed a partition assignor class instead of a list of classes.
+        """Raise an error, because the user passed an assignor class where a list of classes is
+        needed.
 
-        A client library iterates over what should be the list.
+        A client library iterates over the value that should be the list.
 
         Raises:
             InvalidConfigError: always.
@@ -103,10 +103,11 @@ class AssignorMeta(ABCMeta):
 
 
 class _AssignorFactory:
-    """Wrapper of the function ``assignor`` that raises a clear error if the user forgot to call it.
+    """Wrapper of the function ``assignor``, which raises a clear error if the user forgot to call
+    it.
 
-    A user may pass ``[assignor]`` to a client library instead of ``[assignor("sticky")]``. The
-    client then uses the function like an assignor class.
+    For example, a user may pass ``[assignor]`` to a client library instead of
+    ``[assignor("sticky")]``. The client then uses the function like an assignor class.
     """
 
     def __init__(self, make: Callable[..., Any], error: type[InvalidConfigError]) -> None:
@@ -156,10 +157,10 @@ def reject_uncalled(
 
 
 def called_by(package: str) -> bool:
-    """Return whether the current function was called from code of a given Python package.
+    """Return whether the current function was called from code of a Python package.
 
-    Only the five nearest frames of the call stack are checked. An assignor detects by it that it is
-    used with the wrong client library.
+    An assignor detects in this way that the wrong client library uses it. Only the five nearest
+    frames of the call stack are checked.
 
     >>> called_by("kafka")
     False

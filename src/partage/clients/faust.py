@@ -74,7 +74,7 @@ def assignor(strategy: str = "faust", *, seed: int | None = None) -> type[stock.
 
 
 class _FaustAssignor(stock.PartitionAssignor):  # type: ignore[misc]  # Faust publishes no types
-    """Partition assignor that a Faust app uses in place of Faust's own.
+    """Partition assignor that replaces Faust's own in a Faust app.
 
     Faust creates it and calls it in each rebalance; a strategy of Partage then chooses the
     assignment. Faust also asks it which table partitions of this worker are active and which are
@@ -89,7 +89,7 @@ class _FaustAssignor(stock.PartitionAssignor):  # type: ignore[misc]  # Faust pu
         self._guard: CommitGuard | None = None
 
     def on_assignment(self, assignment: Any) -> None:
-        """Check the assignment that the group leader sent to this Faust worker, then pass it to
+        """Check the assignment that this Faust worker got from the group leader, then pass it to
         Faust.
 
         Faust calls it after each rebalance.

@@ -78,9 +78,9 @@ class CommitGuard:
         consumer.on_partitions_revoked = self._on_partitions_revoked
 
     def on_assignment(self) -> None:
-        """Forget all fetched offsets, because the Faust consumer was assigned new partitions.
+        """Forget all fetched offsets, because the Faust consumer got a new assignment.
 
-        The client resets its positions then, so old offsets have no meaning.
+        The client then resets its positions, so the old offsets have no meaning.
         """
         # The client resets its positions at a new assignment.
         self._assignments += 1
@@ -90,9 +90,9 @@ class CommitGuard:
         self._read_again_from.clear()
 
     async def _on_partitions_revoked(self, revoked: set[Any]) -> None:
-        """Store the offsets of revoked partitions that Faust has processed but not yet committed.
+        """Store which offsets of revoked partitions Faust has processed but not yet committed.
 
-        Faust forgets them before its last commit.
+        Faust itself forgets them before its last commit.
         """
         for tp in revoked:
             self._processed[tp] |= self.consumer._acked_index[tp]
@@ -109,9 +109,9 @@ class CommitGuard:
         return records
 
     def _read_dropped_again(self) -> None:
-        """Read those records again that Faust fetched but dropped without processing them.
+        """Fetch records again that Faust dropped without processing them.
 
-        The check runs at most once a second.
+        Faust may drop fetched records in a rebalance. The check runs at most once a second.
         """
         now = self._now()
         if self._sought != self._assignments or now - self._checked < _SECONDS_BETWEEN_CHECKS:
@@ -160,10 +160,10 @@ class CommitGuard:
             await self.consumer.seek(tp, min(fetched))
 
     def _new_offset(self, tp: Any) -> int | None:
-        """Return the offset up to which Faust may commit a partition, or None if it may not commit.
+        """Return the offset up to which Faust may commit a partition, or None if it must not
+        commit.
 
-        The offset is not beyond a record that was fetched but not processed. ``tp`` is the
-        partition.
+        No record below the offset is fetched but unprocessed. ``tp`` is the partition.
         """
         # Records that are acknowledged out of order, after an unprocessed one, are not committed.
         if self._sought != self._assignments:
@@ -186,7 +186,7 @@ class CommitGuard:
         return offset
 
     def _reread_if_dropped(self, tp: Any, offset: int, now: float) -> None:
-        """Read one record again if Faust dropped it without processing it.
+        """Fetch a record again if Faust dropped it without processing it.
 
         A record counts as dropped if it was fetched some seconds ago and is in no stream's queue.
 
@@ -223,7 +223,7 @@ class CommitGuard:
             await self.consumer.seek(tp, offset)
 
     def _is_in_a_stream(self, tp: Any, offset: int) -> bool:
-        """Return whether a Faust stream still has a record in its queue, or processes it now.
+        """Return whether a record is in the queue of a Faust stream, or is being processed.
 
         The offset after such a record must not be committed yet.
 

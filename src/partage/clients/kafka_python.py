@@ -46,9 +46,9 @@ _PROTOCOLS = getattr(abstract, "RebalanceProtocol", None)
 
 
 class AssignorError(AssignorFailedError, KafkaError):  # type: ignore[misc]  # kafka is untyped
-    """Error that kafka-python's ``poll()`` raises if the assignment strategy raised an error.
+    """Error that kafka-python's ``poll()`` raises if a partition assignment strategy failed.
 
-    It has the strategy, the group and its generation.
+    It names the strategy, the group and its generation.
     """
 
 
@@ -210,7 +210,7 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
 
     @classmethod
     def on_generation_assignment(cls, generation: int) -> None:
-        """Store the group generation in which the kafka-python consumer got its last assignment.
+        """Store the group generation to which the kafka-python consumer's last assignment belongs.
 
         kafka-python 2 calls it after ``on_assignment``, which does not get the generation.
         """
@@ -234,9 +234,9 @@ def _group_of(coordinator: Any) -> tuple[str, int]:
 
 
 def _request_rejoin(coordinator: Any) -> None:
-    """Request another join, so that a kafka-python consumer completes a join in progress.
+    """Request another rejoin, so that a kafka-python consumer completes a join in progress.
 
-    Without it, releases 2.3 and 3.0 forget a join that ``poll()`` interrupted by a timeout.
+    Without it, releases 2.3 and 3.0 forget a join that a timeout of ``poll()`` interrupted.
 
     Args:
         coordinator: the consumer's group coordinator object.

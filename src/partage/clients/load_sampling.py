@@ -89,7 +89,7 @@ class LoadSampler:
     def add_sample(self, offsets: Offsets, now: float) -> None:
         """Add the current offsets of a consumer's partitions to the measurement of their loads.
 
-        A partition that is missing in ``offsets`` is no longer measured.
+        Partitions that are missing in ``offsets`` are no longer measured.
 
         Args:
             offsets: the consumer's positions, and the log end offsets, each by partition.
@@ -141,9 +141,9 @@ class LoadSampler:
 
 
 class ArrivalRates:
-    """Background measurement of how many records per second arrive in each Kafka partition.
+    """Background thread that measures how many records per second arrive in each Kafka partition.
 
-    It can be passed to ``assignor`` as option ``weights``, because a call returns the loads.
+    Pass it to ``assignor`` as option ``weights``: a call returns the loads of the partitions.
 
     Args:
         ends: function that returns log end offsets, called in the thread. If it raises an error, a
@@ -181,7 +181,7 @@ class ArrivalRates:
     def close(self) -> None:
         """Stop the background thread that measures how many records arrive in each partition.
 
-        The method does not wait for the end of the thread.
+        The method does not wait until the thread has ended.
         """
         self._ended.set()
 

@@ -54,7 +54,8 @@ class SimulatedCell(NamedTuple):
 
 
 class DecidedCell(NamedTuple):
-    """Tasks that a Kafka Streams leader assigns with one assignor and one set of settings.
+    """Assignment of a Kafka Streams application's tasks by one task assignor with one set of
+    settings.
 
     `decide_streams` returns one such object for each combination of assignor and settings.
 
@@ -69,7 +70,7 @@ class DecidedCell(NamedTuple):
 
 
 class DescribedApplication(NamedTuple):
-    """Description of a Kafka Streams application that was found in a capture.
+    """Description of a Kafka Streams application, made from a capture of its cluster.
 
     `describe_streams` returns it, and `simulate_streams` takes its ``description`` as input.
 
@@ -88,7 +89,8 @@ class DescribedApplication(NamedTuple):
     notes: tuple[str, ...]
 
     def write(self, path: str | Path) -> Path:
-        """Write the description of the Kafka Streams application to a JSON file.
+        """Write the description of the Kafka Streams application to a JSON file, and return its
+        path.
 
         The result is the path of the file.
 
@@ -241,10 +243,10 @@ def decide_streams(
     assignors: Sequence[str] | str = _DEFAULT,
     sweeps: Mapping[str, Sequence[object]] | None = None,
 ) -> list[DecidedCell]:
-    """Compute which tasks each Kafka Streams assignor gives to which client.
+    """Compute which tasks each Kafka Streams task assignor gives to which client (instance).
 
-    Nothing is simulated over time: it is the decision of one rebalance, from the tasks and lags
-    that the clients report. Each assignor is combined with each value of the settings in
+    The assignment is that of one rebalance, from the tasks and lags that the clients report;
+    nothing is simulated over time. Each assignor is combined with each value of the settings in
     ``sweeps``.
 
     Args:
@@ -295,7 +297,8 @@ def _cells(
 
 
 def _setting_text(value: object) -> str:
-    """Format the value of a setting as text in a Kafka properties file, such as ``true`` for True.
+    """Format a Python value of a Kafka Streams setting as in a properties file, such as ``true``
+    for True.
 
     Kafka Streams settings may be given as Python values.
 

@@ -131,7 +131,7 @@ def check_access(bootstrap: str, *, properties: Mapping[str, str] | None = None)
 
 
 def _ignore_message(*_: object) -> None:
-    """Ignore a message or a report of progress.
+    """Ignore a message or progress report; the default for callback arguments.
 
     It is the default for callback arguments of functions.
     """
@@ -151,7 +151,7 @@ def watch_groups(
     stop: Event | None = None,
     report: Callable[[BatchReport], None] | None = None,
 ) -> StreamFolder:
-    """Follow the consumer groups of a cluster with Spark.
+    """Follow the consumer groups of a cluster with Spark Structured Streaming.
 
     Tables of their rebalances are written continuously, one micro-batch after the other.
 

@@ -69,14 +69,14 @@ class GroupMeasurement:
     def load_of(self, member: LiveMember) -> tuple[int | None, float]:
         """Return the lag (records) and the arrival rate (records per second) of one group member.
 
-        Both are sums over the member's partitions. The lag is None if none of them has a committed
-        offset.
+        Both are sums over the partitions that the member owns. The lag is None if none of them has
+        a committed offset.
         """
         lags = [self.lag[p] for p in member.owned if p in self.lag]
         return (sum(lags) if lags else None), sum(self.rate.get(p, 0.0) for p in member.owned)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the measurement of the consumer group as a JSON object.
+        """Return the measured lag, load and balance of the consumer group as a JSON object.
 
         ``partage groups --json`` prints it.
         """
@@ -118,9 +118,9 @@ def _no_samples() -> EndOffsets:
 
 @dataclass(slots=True)
 class PreviousMeasurements:
-    """Offsets from earlier measurements of a cluster's consumer groups.
+    """End offsets and lags of a cluster's consumer groups from earlier measurements.
 
-    Arrival rates and the age of a lag are computed from how offsets change between measurements.
+    Arrival rates and the age of a lag are computed from the changes between measurements.
 
     Attributes:
         at_s: time of the last measurement; 0 before the first one.
@@ -137,7 +137,7 @@ class PreviousMeasurements:
     def store_measurement(self, groups: Iterable[LiveGroup], ends: Mapping[Partition, int]) -> None:
         """Store the offsets of one measurement of consumer groups, for the rates of the next one.
 
-        A rate is the difference of two measured offsets divided by the time between.
+        A rate is the difference of two measured offsets divided by the time between them.
 
         Args:
             groups: the consumer groups with their committed offsets.
@@ -178,8 +178,8 @@ def measure_groups(
 ) -> list[GroupMeasurement]:
     """Measure the lag and load of consumer groups of a running cluster.
 
-    A partition's arrival rate follows from its end offsets in two measurements. Without an earlier
-    measurement, the offsets are therefore read twice.
+    The arrival rate of a partition is computed from its end offsets in two measurements. If there
+    is no earlier measurement, the offsets are read twice.
 
     Args:
         connection: connection to the cluster.
@@ -217,10 +217,10 @@ def _add_lag_age(
     lag_now: Mapping[str, GroupLag | None],
     elapsed_s: float,
 ) -> GroupMeasurement:
-    """Complete a consumer group's measurement with the age of its lag and the time to catch up.
+    """Add the age of its lag and the time to catch up to a consumer group's measurement.
 
-    The age belongs to the current lag. The time to catch up is estimated from two lags; it stays
-    None if one of them is unknown.
+    The time to catch up is estimated from the lags of two measurements; it stays None if one of
+    them is unknown.
 
     Args:
         measurement: the measurement of the group.
@@ -242,10 +242,9 @@ def measure_live_group(
     group: LiveGroup, ends: Mapping[Partition, int], rate: Mapping[Partition, float],
     cluster: Cluster, strategies: list[str] | None, *, compare: bool,
 ) -> GroupMeasurement:  # fmt: skip
-    """Measure one consumer group of a running cluster: its lag, its load and the balance of its
-    members.
+    """Measure the lag, the load and the balance among members of one consumer group.
 
-    If another assignment could be more even, the plans of other strategies are measured too.
+    If another assignment could be more even, the assignments of other strategies are measured too.
 
     Args:
         group: the group's members, owned partitions and committed offsets.
@@ -337,7 +336,8 @@ def live_groups(
 def matching_live_groups(
     bootstrap: str, patterns: Sequence[str], *, properties: Mapping[str, str] | None = None
 ) -> list[str]:
-    """Return the names of the consumer groups of a running cluster that match the given patterns.
+    """Return the names of the consumer groups of a running cluster that match some patterns,
+    sorted.
 
     The result is sorted.
 

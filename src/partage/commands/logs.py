@@ -106,7 +106,7 @@ def _decode_columns(source: Any, value: Any) -> list[dict[str, Any]]:
 
 
 def _to_table(source: Any) -> Any:
-    """Convert tabular input to an object that returns columns by name.
+    """Convert a table-like input to an object that returns columns by name.
 
     The input may be a mapping, a data frame (pandas, polars) or an Arrow table.
 
@@ -171,10 +171,10 @@ def _slices(source: Path) -> tuple[Slice, ...]:
 def _read_log(
     slices: Iterable[Slice], types: set[int] | None, groups: Sequence[str] | None
 ) -> Iterator[dict[str, Any]]:
-    """Read records of ``__consumer_offsets`` from Parquet files, and yield the selected ones as
-    JSON.
+    """Read records of ``__consumer_offsets`` from Parquet files, and yield selected ones as JSON
+    objects.
 
-    A record that cannot be decoded is always yielded, with ``error``.
+    A record that cannot be decoded is always yielded, with the field ``error``.
 
     Args:
         slices: row ranges of Parquet files to read.
@@ -221,11 +221,9 @@ def _decoded(key: bytes | None, value: bytes | None, place: dict[str, Any]) -> d
 def _matches_group(key: Mapping[str, Any], patterns: Sequence[str]) -> bool:
     """Return whether a record of ``__consumer_offsets`` belongs to a group that matches a pattern.
 
-    It matches if one of the patterns does.
-
     Args:
         key: decoded key of the record, which has the group's name.
-        patterns: names or shell patterns of groups.
+        patterns: names or shell patterns of groups; one match is enough.
     """
     group = key.get("group", key.get("groupId"))
     return isinstance(group, str) and any(
@@ -361,7 +359,7 @@ def count_keys(
 
 @contextmanager
 def argument_names(**names: str) -> Iterator[None]:
-    """Name Python arguments instead of command-line options in the errors of a ``with`` block.
+    """Rename command-line options to Python arguments in the errors of a ``with`` block.
 
     The command line and Python share code whose errors name an option, such as ``--max-share``. A
     Python caller then sees ``max_share``.

@@ -131,7 +131,7 @@ def _expect_source(source: object) -> None:
 
 
 def _expect_arguments(command: str, arguments: Mapping[str, object]) -> None:
-    """Check the arguments of a subcommand of ``partage reassign``.
+    """Check that the arguments fit the subcommand of ``partage reassign``.
 
     A missing argument is an error, and so is one that has no effect on the subcommand.
 
@@ -185,7 +185,7 @@ def _task(
 
 @dataclass(frozen=True, eq=False)
 class PlannedReassignment:
-    """Plan to move replicas between brokers, split into batches; `reassign` returns it.
+    """Plan for moving replicas between brokers, split into batches; `reassign` returns it.
 
     Its batches can be written as JSON files for ``kafka-reassign-partitions``.
 
@@ -259,7 +259,7 @@ def plan_task(
     throttle: int | None = None,
     proof: bool = True,
 ) -> PlannedReassignment:
-    """Plan the replica moves of a reassignment task and split them into batches.
+    """Compute the plan of a replica reassignment and split it into batches.
 
     Batches are executed one after the other, which limits the load that copying causes.
 
@@ -288,7 +288,7 @@ def split_plan(
     max_moves: int | None = None,
     throttle: int | None = None,
 ) -> PlannedReassignment:
-    """Split the replica copies of a reassignment plan into batches and summarize the plan.
+    """Split the replica copies of a reassignment plan into batches, and summarize the plan.
 
     The summary is the object that ``partage reassign --json`` prints.
 
@@ -351,9 +351,10 @@ def _proven(found: Reassignment) -> dict[str, Any]:
 
 
 def _size_limit(planned: Reassignment) -> dict[str, int]:
-    """Return the size of a reassignment and the largest size that the solver HiGHS accepts.
+    """Return the size of a reassignment problem and the largest size for the solver HiGHS, as a
+    dict.
 
-    A size is the number of (partition, broker) pairs. The dict has ``pairs`` and ``most``.
+    A size is a number of (partition, broker) pairs. The keys are ``pairs`` and ``most``.
     """
     from partage.api.reassignments import MOST_DUAL_PAIRS
 
@@ -381,9 +382,9 @@ def _where(found: Reassignment, directory: NDArray[np.int32] | None) -> dict[str
 
 
 def _find_leaderless(planned: Reassignment) -> list[str]:
-    """Return the names of partitions that the plan copies although they have no leader.
+    """Return the names of partitions without a leader of which the plan copies a replica.
 
-    Kafka copies a replica from the leader, so these copies wait until a leader is elected.
+    Kafka copies from the leader, so these copies wait until a leader is elected.
     """
     cluster = planned.task.cluster
     copied = sorted({*planned.moves.partition_of_copy.tolist()})
@@ -391,9 +392,9 @@ def _find_leaderless(planned: Reassignment) -> list[str]:
 
 
 def _find_missing_brokers(planned: Reassignment, partitions: list[int]) -> list[int]:
-    """Return the ids of brokers that have replicas but do not appear in the cluster metadata.
+    """Return the ids of brokers that have replicas but are missing in the cluster metadata.
 
-    Such brokers have failed or were removed, so a roll-back to them cannot be executed now.
+    Such brokers have failed or were removed, so the plan cannot be rolled back to them now.
 
     Args:
         planned: the planned reassignment.
@@ -424,7 +425,7 @@ def read_cluster(
     write_load: float | None = None,
     log_dirs_before: str | Path | None = None,
 ) -> ReplicaCluster:
-    """Read the brokers, topics and replicas of a cluster, as input of a reassignment.
+    """Read the brokers, topics and replicas of a Kafka cluster, as input of a reassignment.
 
     The source is a capture, a JSON file or the running cluster itself.
 
@@ -475,10 +476,10 @@ def _read_source(
     properties: Mapping[str, str],
     seconds: float | None,
 ) -> tuple[Any, dict[tuple[str, int], dict[int, tuple[int, str]]] | None]:
-    """Read the description of a cluster from a file or from its brokers, without checking it.
+    """Read the description of a Kafka cluster from a file or from its brokers.
 
     Running brokers also report the size and directory of each replica; for a file, the second value
-    is None.
+    is None. The description is not checked.
 
     Args:
         source: path of the file, or ``host:port,...``; None if ``bootstrap`` is given.

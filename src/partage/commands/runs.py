@@ -31,7 +31,7 @@ __all__ = ["OwnersAt", "check_run", "diff", "matching_names", "owner"]
 def diff(
     before: Run | str | Path, after: Run | str | Path, *, groups: Sequence[str] | str | None = None
 ) -> RunDiff:
-    """Compare the replays of two recordings of a cluster.
+    """Compare the replays of two recordings of a cluster: rebalances, moves and downtime per hour.
 
     It shows, for example, whether rebalances became rarer after a change of settings.
 
@@ -125,7 +125,7 @@ class OwnersAt:
     last_ms: int | None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the owners of all partitions as a JSON object.
+        """Return the owner of each partition at the instant as a JSON object.
 
         ``partage owner --json`` prints it.
         """
@@ -179,9 +179,9 @@ def owner(
 
 
 def matching_names(patterns: Iterable[str], known: Iterable[str]) -> list[str]:
-    """Return the names in ``known`` that match one of the given names or shell patterns.
+    """Return the names that match one of some shell patterns, such as ``orders-*``.
 
-    It selects the consumer groups of a run.
+    It selects the consumer groups of a run. ``known`` are all names.
 
     Raises:
         InvalidConfigError: a pattern matches no group; the error lists similar names.
@@ -204,7 +204,7 @@ def matching_names(patterns: Iterable[str], known: Iterable[str]) -> list[str]:
 
 
 def unknown_name_message(what: str, name: str, known: Sequence[str]) -> str:
-    """Return the error message for a topic or group that a finished run does not have.
+    """Return the error message for a topic or group that does not occur in a replay's results.
 
     It suggests up to three similar names.
 
@@ -227,9 +227,9 @@ def _matching(groups: Sequence[str] | str | None, known: Iterable[str]) -> list[
 
 
 def _to_folder_and_id(run: Run | str | Path, argument: str) -> tuple[Path, str | None]:
-    """Return the output folder and the run id of a finished replay.
+    """Convert the argument of a user, a run or a folder, to the run's output folder and id.
 
-    The id is None if only a folder is given, which stands for its newest run.
+    The id is None for a folder, which stands for its newest run.
 
     Args:
         run: the run, or its folder.
@@ -255,7 +255,7 @@ def _recording(run: Run | str | Path, argument: str, run_id: str | None = None) 
 def _is_valid_limit(value: object) -> bool:
     """Return whether a value can be a limit of `check_run`: None (no limit) or a finite number.
 
-    Text and booleans are not valid.
+    Strings and booleans are not valid.
 
     >>> [_is_valid_limit(one) for one in (None, 0.01, True, "1%", float("nan"))]
     [True, True, False, False, False]
@@ -270,7 +270,7 @@ def _is_valid_limit(value: object) -> bool:
 def _distinct_names(published: PublishedRun, table: str, column: str) -> list[str]:
     """Return the distinct names in one column of a run's output table, such as all consumer groups.
 
-    They are needed to check names that the user gives.
+    Names that the user gives are checked against them.
 
     Args:
         published: the finished run.

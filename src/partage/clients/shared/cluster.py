@@ -32,7 +32,7 @@ class ClusterView:
     racks: Mapping[int, str | None] = field(default_factory=dict)
 
     def cluster(self) -> Cluster:
-        """Return the topics, partitions and racks as a `Cluster`, the input of an assignment
+        """Convert the metadata to a `Cluster` (topics, partitions and racks), the input of a
         strategy.
 
         Topics without partitions are left out, as in Kafka.
@@ -48,9 +48,9 @@ class ClusterView:
         return Cluster.from_replicas(topics, self.racks)
 
     def has_partition(self, topic: str, number: int) -> bool:
-        """Return whether a Kafka topic has the partition with this number.
+        """Return whether a Kafka topic has a partition with this number.
 
-        It is True for a topic without metadata, because nothing is known about it.
+        True for a topic without metadata, because its partitions are unknown.
         """
         partitions = self.topics.get(topic)
         return partitions is None or number in partitions

@@ -40,9 +40,8 @@ Partition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class SyncGroupAssignments:
-    """Assignments of all members of a consumer group, as the group's leader has computed them.
-
-    The leader sends them to the coordinator with SyncGroup.
+    """Assignments of all members of a consumer group, computed by its leader for the SyncGroup
+    request.
 
     Attributes:
         sent: the assignment of each member, as bytes for SyncGroup.
@@ -208,17 +207,17 @@ class Consumer:
             self.loads.store_weights({} if extras is None else extras.held)
 
     def is_assigned_by_broker(self, user_data: bytes | None) -> bool:
-        """Return whether the broker computed the consumer's assignment, instead of a group leader.
+        """Return whether the broker computed the consumer's assignment, not a group leader.
 
-        This happens to classic members of a KIP-848 group. ``user_data`` are the bytes that came
-        with the assignment.
+        The broker does so for classic members of a KIP-848 group. ``user_data`` are the
+        assignment's bytes.
         """
         # This happens to classic members of a KIP-848 group: a leader that runs `optimal` marks the
         # assignment with a trailer, the broker does not.
         return self.strategy.name == Optimal.name and split_trailer(user_data)[1] is None
 
     def set_generation(self, generation: int) -> None:
-        """Set the group generation in which the Kafka consumer got its last assignment.
+        """Set the group generation to which the Kafka consumer's last assignment belongs.
 
         kafka-python 2 learns it only after the assignment.
         """
@@ -287,8 +286,7 @@ class Consumer:
     def _user_data_of(
         self, plan: Plan, member: str, next_owned: Mapping[str, Sequence[Partition]]
     ) -> bytes | None:
-        """Return the user data that the group leader sends to a member together with its
-        assignment.
+        """Return the user data that the group leader sends to a member with its assignment.
 
         It has the strategy's own bytes and the loads of the member's partitions.
 
@@ -318,10 +316,10 @@ def _revoked(plan: Plan, joined: Sequence[JoinedMember]) -> set[Partition]:
 
 
 def _is_own_strategy(strategy: Strategy) -> bool:
-    """Return whether an assignment strategy is new in Partage and uses the members' owned
+    """Return whether an assignment strategy exists only in Partage and uses the members' owned
     partitions.
 
-    Members then report their owned partitions in the user data, where other assignors ignore them.
+    Members then report their owned partitions in the user data, which other assignors ignore.
     """
     if getattr(strategy, "in_broker", False):
         return True

@@ -56,7 +56,7 @@ _GENERATION_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Member of a consumer group, as Kafka's JoinGroup response lists it for the leader.
+    """Member of a consumer group in Kafka's JoinGroup response to the group leader.
 
     ``metadata`` is its subscription, as bytes or decoded.
     """
@@ -110,8 +110,8 @@ class _Subscription(NamedTuple):
 
 
 class _SplitUserData(NamedTuple):
-    """User data of a group member in two parts: the strategy's bytes, and what Partage appends to
-    them.
+    """User data of a group member in two parts: the strategy's bytes, and the bytes that Partage
+    appends.
 
     The appended part (trailer) has, for example, the partitions that the member reports as owned.
 
@@ -200,10 +200,10 @@ def _claims(sent: PartitionList) -> Claims:
 def find_nonexistent_claims(
     members: Sequence[JoinedMember], view: ClusterView
 ) -> list[Partition | None]:
-    """Find group members that report owned partitions which do not exist.
+    """Find group members that report an owned partition which does not exist.
 
-    The result has, for each member, its first such partition; None for a member without one.
-    ``view`` is the cluster's metadata.
+    The result has one entry for each member: its first such partition, or None. ``view`` is the
+    cluster's metadata.
 
     Raises:
         InvalidProblemError: a partition number of the metadata is out of range.
@@ -222,16 +222,18 @@ def find_nonexistent_claims(
 
 
 def locate_claims(claims: Sequence[Claims], index: Index) -> tuple[Int32Array, Int32Array]:
-    """Convert the owned partitions that group members report to two arrays: members and partitions.
+    """Convert the owned partitions that group members report to an array of members and one of
+    partitions.
 
-    Both arrays have one element for each reported partition.
+    Element i of both arrays stands for one reported partition.
 
     Args:
-        claims: the reported partitions of each member, in the order of members.
+        claims: the reported partitions of each member.
         index: the numbering of the cluster's partitions.
 
     Returns:
-        int32[n] positions of the members, and int32[n] numbers of the partitions (-1: missing).
+        int32[n] positions of the members in ``claims``, and int32[n] numbers of the partitions, -1
+            for one that does not exist.
     """
     if not claims:
         return np.zeros(0, np.int32), np.zeros(0, np.int32)
@@ -245,10 +247,10 @@ def locate_claims(claims: Sequence[Claims], index: Index) -> tuple[Int32Array, I
 def drop_impossible_claims(
     strategy: Strategy, joined: JoinedMember, nonexistent: Partition | None, generation: int
 ) -> tuple[JoinedMember, str | None]:
-    """Ignore the owned partitions that a group member reports, if the report cannot be true.
+    """Ignore the owned partitions that a group member reports, if its report cannot be true.
 
-    It cannot be true if a partition does not exist, or if it is from a future generation. The
-    result is the member, and a warning or None.
+    It cannot be true if a partition does not exist, or if the report is from a future generation.
+    The result is the member, and a warning or None.
 
     Args:
         strategy: the strategy, which decides whether claims are in the user data.
@@ -298,7 +300,7 @@ def _newcomer(strategy: Strategy, one: JoinedMember) -> JoinedMember:
 
 @dataclass(frozen=True, slots=True)
 class LeaderPlan:
-    """Last assignment that this consumer computed as the leader of its group.
+    """Last assignment that a consumer computed as the leader of its group.
 
     The leader compares it with the partitions that members report as owned.
 
@@ -315,10 +317,11 @@ class LeaderPlan:
 def drop_refuted_claims(
     strategy: Strategy, members: Sequence[JoinedMember], last_plan: LeaderPlan | None
 ) -> tuple[list[JoinedMember], list[str]]:
-    """Ignore owned partitions that a group member reports if another member was assigned them.
+    """Ignore owned partitions that a group member reports although another member was assigned
+    them.
 
-    The group leader knows this from its last assignment, and keeps only the report of the right
-    owner.
+    The group leader knows the right owner from its last assignment, and keeps only that member's
+    report.
 
     Args:
         strategy: the strategy, which decides how members report partitions.
@@ -397,9 +400,10 @@ def _with_claims(
 
 
 def _claimed_generation(member: Member) -> int:
-    """Return the generation in which a member of a cooperative group owned its reported partitions.
+    """Return the generation in which a cooperative consumer owned the partitions that it reports.
 
-    It is a field of the subscription, or in the user data of subscriptions of version 0 and 1.
+    The generation is a field of the subscription. In subscriptions of versions 0 and 1 it is in the
+    user data.
     """
     # It is read from the subscription, or from the user data if the subscription's version is below
     # 2.

@@ -22,11 +22,10 @@ Reported = tuple[Member, Mapping[Partition, float], Mapping[Partition, float]]
 
 @dataclass(slots=True)
 class Loads:
-    """Loads of partitions ("weights") that the members of a consumer group remember between
-    rebalances.
+    """Loads of partitions ("weights") that the members of a consumer group keep between rebalances.
 
-    The leader sends them with each assignment, and members send them back when they join again. So
-    a new leader knows them too.
+    The leader sends them with each assignment, and members send them back when they join again. A
+    new leader therefore knows them too.
 
     Attributes:
         tolerance: least improvement that is worth a move, as a fraction of a mean member's load;
@@ -43,8 +42,7 @@ class Loads:
     weights: dict[Partition, float] = field(default_factory=dict)
 
     def store_weights(self, weights: Mapping[Partition, float]) -> None:
-        """Store the loads of this consumer's partitions, which the group leader sent with the
-        assignment.
+        """Store the loads of this consumer's partitions, which the leader sent with the assignment.
 
         The consumer sends them back when it joins again.
         """
@@ -59,8 +57,8 @@ class Loads:
     ) -> Strategy:
         """Return a copy of the assignment strategy that balances partitions by their current loads.
 
-        Loads come from the members, each for the partitions that it owns, and from the leader's own
-        measurement. The latter takes precedence.
+        Each member reports the loads of its own partitions. Loads that the leader measured itself
+        take precedence.
 
         Args:
             strategy: the strategy to copy.

@@ -17,7 +17,7 @@ _PER_TOPIC = ".<topic>"
 def configure_strategy(name: str, options: Mapping[str, Any]) -> Strategy:
     """Create an assignment strategy from its name and its options, such as ``priority=10``.
 
-    An option is named by the last part of its setting: ``priority`` means
+    An option is the last part of a setting's name: ``priority`` stands for
     ``assignment.consumer.priority``. ``priority_by_topic`` is a dict for the settings
     ``assignment.consumer.priority.<topic>``. Whole setting names work, too.
 
