@@ -11,9 +11,9 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command line ``partage``.
+    """Run the command line ``partage``: set up the terminal, and call the subcommand.
 
-    It prepares the terminal, makes stderr hide secrets, and calls the subcommand.
+    From then on, secrets are hidden on stderr.
     """
     import sys
 

@@ -104,7 +104,8 @@ class _ImportedCommands(Mapping[str, Any]):
 
 
 class _LazyCommandGroup(TyperGroup):
-    """Top-level command ``partage``, which imports a subcommand's module only when it runs.
+    """Typer group of the command ``partage``, which imports a subcommand's module only when it
+    runs.
 
     This makes the program start and print its help faster.
     """
@@ -119,9 +120,9 @@ class _LazyCommandGroup(TyperGroup):
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return the subcommand of ``partage`` with the given name.
+        """Return the subcommand of ``partage`` with this name.
 
-        While help is printed, the result is a stub with only the summary.
+        While help is printed, the result is a stub that has only the summary.
         """
         # While help is printed, a stub with only the summary is returned.
         if self._prints_help:

@@ -47,7 +47,7 @@ __all__ = ["CheckedPlan", "assign", "compute_plan"]
 
 @dataclass(frozen=True, slots=True)
 class CheckedPlan:
-    """Assignment that a strategy has made, together with the rules of Kafka that it breaks.
+    """Assignment that a strategy has computed, with the rules of Kafka that it breaks.
 
     ``partage assign`` prints it. A broken rule is, for example, a partition with two owners.
     """
@@ -62,7 +62,7 @@ class CheckedPlan:
 
     @property
     def standbys(self) -> dict[str, dict[str, list[int]]] | None:
-        """Standby partitions by member and topic.
+        """Standby partitions of a Faust assignment, by member and topic.
 
         Only Faust's strategies assign standbys; for all others the result is None.
         """
@@ -71,7 +71,7 @@ class CheckedPlan:
     def to_json(self) -> dict[str, Any]:
         """Return the assignment as a JSON object, with the partitions of each member.
 
-        If they exist, it also has ``negotiation`` (the vote on a strategy), ``standbys`` and
+        Optional fields are ``negotiation`` (the members' vote on a strategy), ``standbys`` and
         ``userData`` (base64 by member). A member with empty user data has an entry; a member
         without user data has none.
         """
@@ -121,10 +121,10 @@ def compute_plan(
 def _choose_strategy(
     group: Group, problem: Mapping[str, Any], requested: list[str] | None
 ) -> tuple[Strategy, Negotiated | None]:
-    """Choose the strategy to run: the one of the command line, of the problem, or of the members'
-    votes.
+    """Choose the strategy to run: from the command line, else from the problem, else by the
+    members' vote.
 
-    The first that is given decides. Members vote as in Kafka's group coordinator.
+    Members vote as in Kafka's group coordinator.
 
     Args:
         group: the members.
@@ -228,7 +228,8 @@ def _assign_lines(
 ) -> None:
     """Print the assignment for each problem in a JSON Lines file (option ``--jsonl``).
 
-    A malformed line does not stop the others. ``strategy`` and ``config`` are command-line options.
+    After a malformed line, the next lines are still processed. ``strategy`` and ``config`` are
+    command-line options.
 
     Raises:
         OSError: the file cannot be read.
@@ -254,7 +255,7 @@ def _print_assignments(
 ) -> tuple[int, int, int]:
     """Print the assignment for each line of a JSON Lines file.
 
-    A line that is not a valid problem gives a JSON object with the error.
+    For a line that is not a valid problem, a JSON object with the error is printed.
 
     Args:
         lines: the lines, each with a problem.
@@ -378,11 +379,11 @@ def _or_dash(value: int | None) -> str:
 
 
 def _settled_plan(checked_plan: CheckedPlan) -> dict[str, Any]:
-    """Return the assignment after the second rebalance of a cooperative group, as part of the
+    """Return the assignment after the second rebalance of a cooperative group, as fields of the
     output.
 
-    A cooperative strategy assigns some partitions only then, after their previous owners have
-    revoked them. The dict is empty if no second rebalance follows.
+    A cooperative strategy assigns some partitions only in the second rebalance, after their
+    previous owners have revoked them. The dict is empty if no second rebalance follows.
     """
     # A cooperative strategy withholds a partition until its previous owner has revoked it.
     if not len(getattr(checked_plan.plan, "withheld", ())):

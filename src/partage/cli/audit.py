@@ -130,9 +130,9 @@ def audit(
 
 
 def _write_audit(result: Audit, folder: Path, source: str) -> None:
-    """Write the result of an audit to a folder, as an HTML page and as JSON.
+    """Write the result of an audit of topics' keys to a folder, as an HTML page and as JSON.
 
-    The page lists the writers of each topic, and the joins that miss matches.
+    The page lists the client libraries that wrote each topic, and the joins that miss records.
 
     Args:
         result: the result of the audit.
@@ -273,10 +273,10 @@ _JOIN_REMEDIES = {
 
 
 def writer_label(topic: TopicAudit) -> str:
-    """Return a label for the client libraries that may have written a topic, with their hash
+    """Return a label for the client libraries that may have written a topic, and their hash
     function.
 
-    If the writers are unknown, the label says why.
+    An example is "Java, kafka-python (murmur2)". If the writers are unknown, the label says why.
     """
     if topic.status == "one partition":
         return "anybody: 1 partition"
@@ -298,10 +298,10 @@ def _client(w: dict[str, Any], keyless: str = "") -> str:
 
 
 def chance_text(topic: TopicAudit) -> str:
-    """Return the probability that the clients named for a topic fit its keys only by chance.
+    """Return the probability that a topic's keys fit the named client libraries by chance, as text.
 
-    It is a text such as ``1e-12``, the p-value for keys that were placed at random. If several
-    clients wrote to the topic, it is the largest one. The text is empty if no partitioner fits.
+    It is the p-value for keys that were placed at random, such as ``1e-12``. If several clients
+    wrote to the topic, it is the largest one. The text is empty if no partitioner fits.
     """
     if not topic.writers:
         return ""
@@ -377,7 +377,7 @@ def _examples(t: TopicAudit, reason: str, count: int) -> str:
 
 
 def broken_join_messages(broken: JoinProblem, groups: Sequence[str]) -> list[str]:
-    """Return messages about a join of two topics that misses matches.
+    """Return messages about a join of two topics that misses records with equal keys.
 
     They have the reason, example keys, and advice.
 

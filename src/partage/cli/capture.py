@@ -201,7 +201,7 @@ class WatchOptions:
     max_groups: int
 
     def check_options(self, *, follow: bool, as_json: bool) -> None:
-        """Check that the options for rebalance events and metrics fit together.
+        """Check that the options for rebalance events and metrics can be combined.
 
         Both need ``--follow``, and only one output may go to stdout.
 
@@ -223,10 +223,11 @@ class WatchOptions:
         trouble: Callable[[str], None],
         connect: Callable[[], ClusterConnection],
     ) -> Iterator[Watcher | None]:
-        """Create the observer that reports rebalances while a capture runs, for a ``with`` block.
+        """Create the observer that reports rebalances while a cluster is recorded, for a ``with``
+        block.
 
-        It writes events or serves metrics, as the options request. The value is None if nothing is
-        requested.
+        It prints events or serves metrics, as the options request. The value is None if they
+        request neither.
 
         Args:
             stop: event that is set if the reporting fails.
@@ -265,8 +266,8 @@ class WatchOptions:
 
 @contextmanager
 def _until_stopped(*, follow: bool) -> Iterator[Event]:
-    """Yield an event that Ctrl-C or SIGTERM sets, so that a capture with ``--follow`` ends
-    properly.
+    """Yield an event that Ctrl-C or SIGTERM sets, so that a capture with ``--follow`` ends in
+    order.
 
     Without ``follow``, both signals interrupt the program as usual.
     """

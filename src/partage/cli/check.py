@@ -29,7 +29,7 @@ _STYLES = {"failed": "bold red", "unknown": "yellow", "passed": "green"}
 class UnknownResult(str, Enum):
     """Values of the option ``--unknown``: whether a check with unknown result passes or fails.
 
-    A result is unknown if the recorded log is too incomplete for it.
+    The result of a check is unknown if the recorded log is too incomplete.
     """
 
     # A result is unknown if the log does not show it.
@@ -107,7 +107,7 @@ def check(
 def _parse_limit(parse: Callable[[str, str], float], text: str | None, option: str) -> float | None:
     """Parse the limit that a command-line option sets, such as "1%" of ``--max-unread 1%``.
 
-    The result is None if the option is not given.
+    The result is None if the user did not set the option.
 
     Args:
         parse: function that parses the limit.

@@ -80,9 +80,9 @@ def exit_on_error(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _is_interrupt(error: BaseException) -> bool:
-    """Return whether Ctrl-C is the cause of an error.
+    """Return whether Ctrl-C is the direct or indirect cause of an error.
 
-    It may be an indirect cause: a clean-up failed after the interrupt.
+    For example, a clean-up after the interrupt may have failed.
     """
     seen: set[int] = set()
     causes: list[BaseException | None] = [error]
@@ -103,7 +103,7 @@ def _expect_stdout() -> None:
 
 
 def describe_error(error: Exception) -> str:
-    """Return a line of text for an error: what is wrong, where, and what to do.
+    """Describe an error in one line of text: what is wrong, where, and what to do.
 
     It is printed on stderr before the command exits.
     """

@@ -49,9 +49,9 @@ _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 def escape_unencodable() -> None:
-    """Let stdout and stderr escape characters that the terminal's encoding lacks.
+    """Make stdout and stderr escape characters that the terminal's encoding lacks.
 
-    Otherwise printing them would raise an error.
+    Otherwise printing such a character would raise an error.
     """
     for stream in (sys.stdout, sys.stderr):
         if stream is not None and hasattr(stream, "reconfigure"):
@@ -120,7 +120,7 @@ def print_message(line: str, style: str = "") -> None:
 
 
 def shorten_message(line: str) -> str:
-    """Cut a long message to 400 characters and an ellipsis.
+    """Shorten a message to at most 400 characters, with an ellipsis at its end.
 
     A message may contain long text from the input, which would fill the terminal.
 
@@ -131,7 +131,7 @@ def shorten_message(line: str) -> str:
 
 
 def short_name(input_name: str) -> str:
-    """Cut a long name from the input, such as a topic's, to 256 characters.
+    """Shorten a long name from the input, such as a topic's, to 256 characters.
 
     The text says how long the name is. JSON output has the full name.
 
@@ -144,7 +144,7 @@ def short_name(input_name: str) -> str:
 
 
 def short_names(line: str) -> str:
-    """Cut each long name in a message to 256 characters.
+    """Shorten each long name in a message to 256 characters.
 
     A name is a word without blanks, such as a topic's name.
 
@@ -169,10 +169,10 @@ def format_bytes(size: float) -> str:
 
 
 def first_lines(lines: Sequence[str], *, total: int | None = None) -> list[str]:
-    """Return the first three lines of a list, and a line such as "and 7 more".
+    """Return the first three lines of a list, followed by a line such as "and 7 more" if there are
+    more.
 
-    The last line is left out if there are no more. ``total`` is the number of all lines, if
-    ``lines`` has only the first ones.
+    ``total`` is the number of all lines, if ``lines`` has only the first of them.
 
     >>> first_lines(["a", "b", "c", "d", "e"])
     ['a', 'b', 'c', 'and 2 more']
@@ -192,10 +192,9 @@ def is_terminal() -> bool:
 
 
 def styled_name(input_name: str, style: str = "") -> Text:
-    """Convert a name from the input, such as a topic's, to Rich text.
+    """Convert a name from the input, such as a topic's, to Rich text in a style such as "bold".
 
-    Control characters are escaped, because a terminal would obey them. ``style`` is a Rich style,
-    such as "bold".
+    Control characters are escaped, because a terminal would execute them.
     """
     return Text(_one_line(input_name), style)
 
@@ -208,7 +207,7 @@ def _one_line(value: str) -> str:
 def json_bytes(value: Any, indent: int | None = None) -> bytes:
     """Encode a value as JSON in UTF-8.
 
-    Control and format characters become escape sequences, because a terminal would obey them.
+    Control and format characters become escape sequences, because a terminal would execute them.
     ``indent`` is the indentation of nested values, None for one line.
 
     >>> json_bytes("a" + chr(0x9B)) == b'"a' + bytes([92]) + b'u009b"'
@@ -244,7 +243,7 @@ def has_display() -> bool:
 
 
 def print_warnings(lines: list[str]) -> None:
-    """Print the first three warnings on stderr, then how many more there are.
+    """Print the first three warnings on stderr, and the number of the other ones.
 
     Each is one line that begins with "warning:".
     """

@@ -170,7 +170,8 @@ def forecast(
 
 @dataclass(frozen=True)
 class _Source:
-    """Description of where a forecast gets a consumer group's present settings from.
+    """Source of the present settings of a consumer group in a forecast: a run, a cluster or
+    options.
 
     The output of ``partage forecast`` names it.
 
@@ -242,7 +243,7 @@ def _print(
     max_unread: float | None,
     source: _Source,
 ) -> None:
-    """Print the forecasts of one consumer group as a table, with the settings to change below it.
+    """Print the forecasts of one consumer group as a table, followed by the settings to change.
 
     The title says what a rolling deployment costs at present, and whether this exceeds the limit.
 
@@ -303,7 +304,7 @@ def _print(
 
 
 def _best_settings(rows: Sequence[RolloutForecast]) -> RolloutForecast:
-    """Return the forecast with the best settings for rolling deployments.
+    """Choose the forecast with the best settings for a rolling deployment of a consumer group.
 
     It is the one with the least unread time (time without a reader). Forecasts whose intervals
     overlap with it are equally good; among them, the one that changes the fewest settings is
@@ -327,7 +328,7 @@ def _best_settings(rows: Sequence[RolloutForecast]) -> RolloutForecast:
 
 
 def _count_changes(one: Deployment, other: Deployment) -> int:
-    """Return in how many settings two forecast deployments of a consumer group differ.
+    """Count the settings in which two forecast deployments of a consumer group differ.
 
     Examples of such settings are the rebalance protocol, the session timeout and Kubernetes'
     ``maxSurge``.
@@ -354,7 +355,7 @@ def _replaced_members(deployment: Deployment) -> str:
 
 
 def _client_lines(recommended: Deployment, present: Deployment, group: str) -> tuple[str, ...]:
-    """Return the settings to change so that a rolling deployment costs less, as lines of text.
+    """Return the settings that make a rolling deployment cost less, as lines of text.
 
     They are client properties, keyword arguments for Python clients, commands for settings of the
     brokers, and comments.

@@ -46,7 +46,7 @@ RunFolder = Annotated[
 class ForecastOptions(OptionGroup):
     """Options that ``partage forecast`` and ``partage size`` share: groups, rates and timeouts.
 
-    Their values replace those measured in a run, or are used without a run.
+    They replace the values that were measured in a run, or are used without a run.
     """
 
     group: GroupPatterns = None
@@ -77,9 +77,9 @@ class ForecastOptions(OptionGroup):
     run: RunId = None
 
     def settings(self) -> dict[str, Any]:
-        """Return the values of the options as keyword arguments of `pg.forecast` and `pg.size`.
+        """Return the options as keyword arguments of `pg.forecast` and `pg.size`.
 
-        Options that the user did not give are None.
+        Options that the user did not set are None.
 
         Raises:
             BadParameter: the session timeout is not a duration.
@@ -97,8 +97,8 @@ class ForecastOptions(OptionGroup):
     ) -> None:
         """Check that the command line names exactly one source of data.
 
-        There are three sources: the folder of a stored run, a running cluster, or options that give
-        every value. Options may also replace single values of a run or a cluster.
+        The source is the folder of a stored run, a running cluster, or options that set every
+        value. Options may also replace single values of a run or a cluster.
 
         Args:
             folder: the folder of a run; None if it is not given.
@@ -136,10 +136,10 @@ class ForecastOptions(OptionGroup):
         forecast: Callable[..., Result],
         named: Mapping[str, str],
     ) -> tuple[dict[str, Result], list[str]]:
-        """Forecast each of the requested groups.
+        """Forecast each of the requested consumer groups.
 
-        The result has a forecast for each group, and the names of the groups that failed. If there
-        are several groups, an error is printed and the next group follows.
+        The result has a forecast for each group, and the names of the groups that failed. With
+        several groups, the error of one is printed and the next group follows.
 
         Args:
             folder: the folder of a run; None if it is not given.
@@ -169,10 +169,10 @@ class ForecastOptions(OptionGroup):
     def forecast_sources(
         self, folder: Path | None, cluster: ClusterOptions
     ) -> Iterator[tuple[str, tuple[Run | MeasuredGroup, str] | tuple[()]]]:
-        """Yield the name of each requested group, and the data that its forecast is made from.
+        """Yield the name of each requested consumer group, with the data from which to forecast it.
 
         The data are positional arguments of `pg.forecast` and `pg.size`: the run in ``folder``, or
-        a measurement of the group on ``cluster``. They are empty if only option values are given.
+        a measurement of the group on ``cluster``. They are empty if only options set the values.
 
         Raises:
             BadParameter: no group is named, and the run has several or a cluster is measured.

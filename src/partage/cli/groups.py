@@ -184,9 +184,9 @@ def _head(look: GroupMeasurement) -> None:
 
 
 def _format_lag(measurement: GroupMeasurement) -> str:
-    """Format the measured lag of a consumer group in records.
+    """Format the measured lag of a consumer group as text, in records.
 
-    Lag of partitions without an owner is shown separately.
+    The lag of partitions without an owner is shown separately.
     """
     owned = {p for m in measurement.group.members for p in m.owned}
     mine = sum(lag for p, lag in measurement.lag.items() if p in owned)
@@ -200,7 +200,7 @@ def _format_lag(measurement: GroupMeasurement) -> str:
 
 
 def _format_lag_age(measurement: GroupMeasurement) -> str:
-    """Format how old a group's lag is and when the group will have caught up, in brackets.
+    """Format the age of a consumer group's lag and the time until it has caught up, in brackets.
 
     The text is empty if the group has no lag.
 
@@ -250,9 +250,9 @@ def _whole(look: GroupMeasurement) -> None:
 
 
 def _format_partitions(owned: tuple[Partition, ...]) -> str:
-    """Format the partitions of a member as text by topic, with ranges of partition numbers.
+    """Format the partitions of a member as text by topic, with ranges such as ``orders 0-2``.
 
-    A member without partitions gives a hyphen.
+    The text is a hyphen if the member has no partitions.
 
     >>> _format_partitions((("t", 0), ("t", 1), ("t", 2), ("u", 4)))
     't 0-2; u 4'
@@ -284,9 +284,9 @@ def _distance(now: Measures) -> str:
 
 
 def describe_changes(old_groups: Iterable[LiveGroup], new_groups: Iterable[LiveGroup]) -> list[str]:
-    """Describe how consumer groups changed between two measurements.
+    """Describe how consumer groups changed between two measurements, in a sentence for each group.
 
-    A sentence says which members joined or left, and how many partitions moved.
+    It says, for example, which members joined or left, and how many partitions moved.
 
     Args:
         old_groups: the groups at the first measurement.
@@ -393,8 +393,7 @@ def _plain(row: ComparisonRow) -> dict[str, Any]:
 def print_comparison(comparison: Comparison, known_warnings: Sequence[str] = ()) -> None:
     """Print a comparison of strategies as a table, with the optimum and warnings below it.
 
-    The warnings include rules that a plan breaks, and the reasons why strategies are not
-    applicable.
+    The warnings name rules that an assignment breaks, and say why a strategy is not applicable.
 
     Args:
         comparison: the comparison, with a row for each strategy.

@@ -246,9 +246,10 @@ def _moves(found: KeySpread) -> Table:
 
 
 def _moved_keys(found: KeySpread) -> list[str]:
-    """Return a line for each change of the partition count, with the hottest keys that it moves.
+    """Return a line for each change of the partition count, with the most frequent keys that it
+    moves.
 
-    A hot key has many records. A key moves if it belongs to another partition after the change.
+    A key moves if it belongs to another partition after the change.
     """
     lines = []
     for change in found.moves:
@@ -419,7 +420,7 @@ def key_advice(analysis: KeySpread) -> list[str]:
 
 
 def _describe_limit(analysis: KeySpread) -> str:
-    """Describe the limit for the load of a partition that the user has set.
+    """Describe the user's limit for the load of a partition as text.
 
     It is a share of all records, or a number of records per second.
     """

@@ -179,9 +179,9 @@ def show_growth(
     output: OutputOptions,
     picture: Path | None = None,
 ) -> dict[str, Any]:
-    """Print which keys move when a topic gets more partitions, and the safe order of steps.
+    """Print the safe order of steps to add partitions to a topic, and which keys move.
 
-    The result is the JSON document. With ``--json`` nothing is printed here.
+    The result is the same information as a JSON object. With ``--json`` nothing is printed here.
 
     Args:
         counts: the old and the new number of partitions.
@@ -242,9 +242,10 @@ def _check_growth_options(
     has_input: bool,
     growth_options: Mapping[str, object],
 ) -> None:
-    """Check that every given option has an effect with or without ``--grow``.
+    """Check that each option of ``partage keys`` that the user has set has an effect.
 
-    The user would otherwise not notice that the option was ignored.
+    Some options need ``--grow``, others have no effect with it. The user would not notice that such
+    an option was ignored.
 
     Args:
         grow: value of ``--grow``.
@@ -285,9 +286,9 @@ def _read_lags(cluster: ClusterOptions, topic: str) -> list[str]:
 
 
 def _parse_drains(lags: Sequence[str], drain_rates: Sequence[str]) -> list[DrainTime]:
-    """Parse the options ``--lag`` and ``--drain-rate``.
+    """Parse the options ``--lag`` and ``--drain-rate`` of ``partage keys``.
 
-    The result says how long each group needs to read its old records.
+    The result says how long each consumer group needs to read its old records.
 
     Args:
         lags: values of the option ``--lag``.
@@ -328,7 +329,8 @@ def _parse_drains(lags: Sequence[str], drain_rates: Sequence[str]) -> list[Drain
 
 
 def _reject_input_options(options: Mapping[str, object], what: str) -> None:
-    """Raise an error if the user gave an option that needs the argument INPUT.
+    """Raise an error if the user has set an option of ``partage keys`` that needs the argument
+    INPUT.
 
     Such an option would have no effect. The error names the first one.
 
@@ -478,7 +480,7 @@ def show_one_key(
 
 
 def serialize_key(key: str, serializer: str | None) -> bytes:
-    """Convert a key from the command line to bytes, by the named serializer.
+    """Serialize a key from the command line to bytes with a named serializer.
 
     The name is "string", "short", "int", "long", "float" or "double"; None stands for "string".
 
@@ -511,7 +513,7 @@ def _rows_to_json(
     rows: Sequence[tuple[str, list[int | None]]],
     refused: Mapping[str, str],
 ) -> list[dict[str, Any]]:
-    """Return the partitions of one key as JSON objects, one for each client.
+    """Return the partitions to which each Kafka client sends one key, as JSON objects.
 
     The object of a client that does not accept the key has the reason.
 

@@ -117,7 +117,7 @@ def migrate(
 def _migration_table(migrations: Sequence[Migration]) -> Table:
     """Return a table of consumer groups that are equally ready to migrate to another protocol.
 
-    A row has the group's clients, what must change or what blocks it, and the expected gain.
+    A row has the group's clients, the necessary changes or obstacles, and the expected gain.
 
     Args:
         migrations: the groups.
@@ -167,9 +167,9 @@ def _clients(found: Migration) -> str:
 
 
 def _describe_effect(effect: Effect) -> str:
-    """Describe how a migration changes the rebalances and the unread time of a group.
+    """Describe in a sentence how a migration changes the rebalances and the unread time of a group.
 
-    The sentence has the simulated values before and after. Unread time is time without a reader.
+    It has the simulated values before and after. Unread time is time without a reader.
     """
     text = (
         f"simulated under {effect.policy}: {effect.rebalances} rebalances "
@@ -179,10 +179,10 @@ def _describe_effect(effect: Effect) -> str:
 
 
 def _describe_deployment(effect: Effect) -> str:
-    """Describe what a rolling deployment costs before and after a migration, in simulated unread
+    """Describe the cost of a rolling deployment before and after a migration, in simulated unread
     time.
 
-    ``effect`` has the simulated values before and after.
+    Unread time is time without a reader. ``effect`` has the simulated values.
     """
     from partage.report.messages import format_estimate
 
@@ -195,7 +195,7 @@ def _describe_deployment(effect: Effect) -> str:
 
 
 def _format_gain(effect: Effect | None, *, short: bool = False) -> str:
-    """Format the unread time that a migration saves a group, with its interval.
+    """Format the unread time that a migration saves a consumer group, with its interval.
 
     Unread time is time in which partitions have no reader. A negative gain is additional unread
     time.

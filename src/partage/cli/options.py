@@ -36,16 +36,16 @@ _SPARK_NAME = re.compile(r"spark(\.[A-Za-z]+)+")
 
 
 class OptionGroup:
-    """Base class for a group of command-line options that several commands share.
+    """Base class of a group of command-line options that several commands share.
 
     Subclasses are dataclasses, whose fields become options of Typer.
     """
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Decorate a command so that it may have groups of options as parameters.
+    """Decorate a Typer command so that its parameters may be groups of options (`OptionGroup`).
 
-    Each field of such a dataclass (`OptionGroup`) becomes a command-line option.
+    Each field of such a dataclass becomes a command-line option.
     """
     # Typer reads options from parameters only, not from dataclasses.
     groups: dict[str, type[OptionGroup]] = {}
@@ -183,7 +183,8 @@ def write_picture(file: Path, text: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterOptions(OptionGroup):
-    """Options that name a running Kafka cluster and the client properties to connect to it.
+    """Command-line options that name a running Kafka cluster and the client properties to connect
+    to it.
 
     Commands with the option ``--bootstrap-server`` share them.
     """
@@ -207,9 +208,10 @@ class ClusterOptions(OptionGroup):
     ] = None  # fmt: skip
 
     def client_properties(self) -> dict[str, str]:
-        """Return the client properties that the command line gives, as a dict.
+        """Return the Kafka client properties from the command line and its properties file, as a
+        dict.
 
-        Secret values among them are hidden on stderr from now on.
+        From now on, secret values among them are hidden on stderr.
 
         Raises:
             InvalidConfigError: the file cannot be read, or a property has no equals sign.
@@ -223,7 +225,7 @@ class ClusterOptions(OptionGroup):
     def connection_settings(self) -> dict[str, Any]:
         """Return kafka-python's settings to connect to the cluster that the command line names.
 
-        They contain the client properties of the user, such as those for SASL and TLS.
+        They are converted from the user's client properties, such as those for SASL and TLS.
 
         Raises:
             InvalidConfigError: a file or a property cannot be used; no secret is in the message.
@@ -247,7 +249,7 @@ class ClusterOptions(OptionGroup):
     def input_or_cluster(
         self, argument: str | None, argument_name: str, topics: Iterable[str] = ()
     ) -> str:
-        """Return the input of a command: its argument, or the cluster that the command line names.
+        """Return the input of a command: its argument, or the cluster that the options name.
 
         A cluster is returned as an address such as ``kafka://host:port/topic,topic``.
 
@@ -287,10 +289,9 @@ class SparkOptions(OptionGroup):
     ] = None  # fmt: skip
 
     def spark_settings_by_name(self) -> dict[str, str]:
-        """Return the Spark settings that the user gave with the option ``--conf``, as a dict by
-        name.
+        """Return the Spark settings from the option ``--conf``, as a dict by name.
 
-        Secret values among them are hidden on stderr from now on.
+        From now on, secret values among them are hidden on stderr.
         """
         return spark_settings(self.conf or [])
 
@@ -307,9 +308,9 @@ class OutputOptions(OptionGroup):
 
 
 def spark_settings(conf: Sequence[str]) -> dict[str, str]:
-    """Parse the values of the option ``--conf`` (``KEY=VALUE``) to Spark settings.
+    """Parse the values of the option ``--conf`` (``KEY=VALUE``) to a dict of Spark settings.
 
-    Secret values among them are hidden on stderr from now on.
+    From now on, secret values among them are hidden on stderr.
 
     Raises:
         InvalidConfigError: an argument has no equals sign, or does not begin with ``spark.``.
@@ -334,7 +335,7 @@ def spark_settings(conf: Sequence[str]) -> dict[str, str]:
 
 @contextmanager
 def named_options(**options: str) -> Iterator[None]:
-    """Name command-line options instead of Python arguments in the errors of a ``with`` block.
+    """Rename Python arguments to command-line options in the errors of a ``with`` block.
 
     The command line calls functions of the Python API, whose errors name an argument. Keyword
     arguments map each argument to its option.
@@ -357,9 +358,10 @@ def named_options(**options: str) -> Iterator[None]:
 def read_replica_cluster(
     source: str | None, cluster: ClusterOptions, **more: Any
 ) -> ReplicaCluster:
-    """Read the brokers, topics and replicas of a cluster from a file or from the running cluster.
+    """Read the brokers, topics and replicas of a Kafka cluster from a file or from the running
+    cluster.
 
-    Exactly one of the two must be given.
+    The user must name exactly one of the two.
 
     Args:
         source: value of the argument CLUSTER; None if it is missing.

@@ -75,9 +75,9 @@ def owner(
 
 
 def _warn_of_uncertainty(owners: OwnersAt) -> None:
-    """Print a warning if the requested time is outside the recording.
+    """Print a warning if the instant for which owners are requested is outside the recording.
 
-    Owners before it are unknown; those after it are the last known ones.
+    Owners before the recording are unknown; those after it are the last known ones.
     """
     # Owners before it are unknown; those after it are the last known ones.
     first, last, time_ms = owners.first_ms, owners.last_ms, owners.at_ms

@@ -31,7 +31,7 @@ STDIN = "-"
 
 
 def read_problem(file: Path) -> Mapping[str, Any]:
-    """Read an assignment problem, which is a JSON object, from a file.
+    """Read an assignment problem (a JSON object with topics and members) from a file.
 
     The file name ``-`` stands for stdin.
 
@@ -69,7 +69,7 @@ def parse_json_object(text: bytes, source: str) -> Mapping[str, Any]:
 
 
 def parse_problem(problem: Mapping[str, Any]) -> tuple[Group, Cluster]:
-    """Convert an assignment problem from JSON to a group and a cluster.
+    """Convert an assignment problem from JSON to a consumer group and a cluster.
 
     ``problem`` is an object with ``topics`` and ``members``.
 

@@ -51,14 +51,14 @@ def report_progress(
 
 
 def time_left(done: int, total: int, seconds: float) -> float | None:
-    """Estimate how many seconds a task will still take, from its progress so far.
+    """Estimate how many seconds an operation will still take, from its progress so far.
 
-    None if too little of the task is done for an estimate.
+    None if its progress is too small for an estimate.
 
     Args:
         done: amount of work done.
         total: total amount of work.
-        seconds: time since the task began.
+        seconds: time since the operation began.
 
     >>> time_left(10, 40, 5.0), time_left(0, 40, 5.0)
     (15.0, None)
@@ -86,9 +86,9 @@ def _json_lines(clock: Callable[[], float]) -> Progress:
 
 
 def _ignore_progress(stage: str, done: int, total: int) -> None:
-    """Ignore a report of progress.
+    """Ignore a progress report.
 
-    It replaces the function that draws progress bars if the user gave the option ``--quiet``.
+    It replaces the function that draws progress bars if the user sets the option ``--quiet``.
     """
 
 

@@ -50,7 +50,8 @@ Ids = Annotated[list[int], _BROKER]
 
 @dataclass(frozen=True, kw_only=True)
 class SizeOptions(OptionGroup):
-    """Options for replica sizes and write loads, which the description of a cluster may lack.
+    """Command-line options for replica sizes and write loads, which a cluster's description may
+    lack.
 
     Subcommands of ``partage reassign`` that copy replicas share them.
     """
@@ -80,7 +81,8 @@ class SizeOptions(OptionGroup):
         removed_brokers: tuple[int, ...] = (),
         excluded: list[str] | None = None,
     ) -> ReplicaCluster:
-        """Read the brokers, topics and replicas of a cluster, with the sizes that the options give.
+        """Read the brokers, topics and replicas of a cluster, and add the sizes that the options
+        name.
 
         Sizes come from the output of ``kafka-log-dirs`` if the user names such a file.
 
@@ -100,9 +102,9 @@ class SizeOptions(OptionGroup):
 
 @dataclass(frozen=True, kw_only=True)
 class LimitOptions(OptionGroup):
-    """Options that limit a reassignment of replicas.
+    """Command-line options that limit a reassignment of replicas.
 
-    Topics can be excluded, and the loads of the brokers may stay uneven by a given fraction.
+    They exclude topics, and set by which fraction the loads of brokers may differ.
     """
 
     exclude: Annotated[
@@ -119,7 +121,7 @@ class LimitOptions(OptionGroup):
     ] = None  # fmt: skip
 
     def plan_limits(self, pin: list[str] | None = None) -> PlanLimits:
-        """Return the limits of a reassignment of replicas that the command line gives.
+        """Return the limits of a replica reassignment that the command line sets.
 
         They are topics that do not move or are excluded, and tolerances for uneven loads of
         brokers.
@@ -158,7 +160,7 @@ class PinnedLimitOptions(LimitOptions):
     ] = None  # fmt: skip
 
     def pinned_limits(self) -> PlanLimits:
-        """Return the limits of a reassignment that the command line gives.
+        """Return the limits of a replica reassignment that the command line sets.
 
         They include the topics of the option ``--pin``, whose replicas must not move.
         """
@@ -167,7 +169,8 @@ class PinnedLimitOptions(LimitOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ResultOptions(OptionGroup):
-    """Options for the output of a reassignment: batch size, folder, HTML page and JSON.
+    """Command-line options for the output of a replica reassignment: batch size, folder, HTML page,
+    JSON.
 
     All subcommands of ``partage reassign`` have them.
     """
@@ -190,9 +193,9 @@ class ResultOptions(OptionGroup):
 
 @dataclass(frozen=True, kw_only=True)
 class CopyOptions(ResultOptions):
-    """Options for the output of a reassignment that copies data between brokers.
+    """Command-line options for the output of a reassignment that copies data between brokers.
 
-    Besides the common output options, they set the throttle and switch off lower bounds.
+    Besides the options of all subcommands, they set the throttle and switch off lower bounds.
     """
 
     throttle: Annotated[
@@ -218,12 +221,12 @@ def _compiling() -> Callable[[str], None]:
 
 
 def _plan_and_print(task: ReplicaTask, command: str, options: ResultOptions) -> None:
-    """Plan a reassignment of replicas, write its files, and print the result.
+    """Compute the plan of a replica reassignment, write its files, and print the result.
 
     All subcommands of ``partage reassign`` end with this step.
 
     Args:
-        task: cluster, brokers and limits.
+        task: the cluster and the constraints of the reassignment.
         command: name of the subcommand, such as "rebalance".
         options: the output options.
 
@@ -372,9 +375,9 @@ _MOST_BROKERS = 40
 def print_plan(
     summary: dict[str, Any], *, as_json: bool, to: Path | None, page: Path | None
 ) -> None:
-    """Print a reassignment of replicas as tables or as JSON, then the paths of its files.
+    """Print a replica reassignment as tables or as JSON, then the paths of its files.
 
-    If no files were written, a hint names the option that writes them for Kafka's tools.
+    If no files were written, a hint names the option that writes files for Kafka's tools.
 
     Args:
         summary: the reassignment as a JSON object.

@@ -183,7 +183,8 @@ def replay(
 
 @dataclass(frozen=True)
 class ReplayOptions:
-    """Options of ``partage replay``: policies, strategies, groups, time range and engine.
+    """Command-line options of ``partage replay``: policies, strategies, groups, time range and
+    engine.
 
     The engine is Spark or local processes. ``partage demo`` uses the same class.
     """
@@ -208,7 +209,7 @@ class ReplayOptions:
     def replay_arguments(self) -> dict[str, Any]:
         """Return the options as keyword arguments of the function that replays a recording.
 
-        Options for the output, such as ``quiet``, are not among them.
+        Options for the command's output, such as ``quiet``, are left out.
         """
         names = (
             "policies", "strategies", "raw_commits", "append", "engine", "processes", "master",
@@ -218,7 +219,7 @@ class ReplayOptions:
         return found if self.selection is None else {**found, "selection": self.selection}
 
     def output_arguments(self) -> dict[str, Any]:
-        """Return the options that concern the output folder, as keyword arguments of `open_output`.
+        """Return the options for the output folder as keyword arguments of `open_output`.
 
         They include those of the Spark session, which may open the folder.
         """
@@ -345,9 +346,9 @@ def _written(to: Path, page: Path, run_id: str) -> RunFigures:
 
 
 def _expect_partage_folder(to: Path) -> None:
-    """Check that the output folder is new, empty, or an earlier output of Partage.
+    """Check that the output folder is new or empty, or has an earlier output of Partage.
 
-    No other files may be mixed with the output.
+    Otherwise the output would be mixed with other files.
 
     Raises:
         InvalidConfigError: the folder has other files, or is a file.

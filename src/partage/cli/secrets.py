@@ -22,7 +22,7 @@ _USERINFO = re.compile(r"(?:^|/|,)[^\s/:@,]*:([^\s/@]+)@")
 
 
 def protect_secrets(settings: Mapping[str, str]) -> None:
-    """Hide the secrets among some settings, such as passwords, in all later output on stderr.
+    """Hide secret settings, such as passwords, in all later output on stderr.
 
     ``settings`` are Spark settings or client properties by name.
     """
@@ -52,7 +52,8 @@ class GuardedStream:
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write lines of text to the stream, with each secret replaced by ``[hidden]``.
+        """Write lines of text to the stream, with each secret, such as a password, replaced by
+        ``[hidden]``.
 
         Secrets are the passwords and similar values that the stream knows.
         """

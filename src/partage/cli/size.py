@@ -107,7 +107,8 @@ def size(
 
 
 def _to_json(group: str, sizing: Sizing) -> dict[str, Any]:
-    """Return the forecast for each number of consumers of a group as a JSON object.
+    """Return the forecast of load and lag for each number of consumers of a group, as a JSON
+    object.
 
     An infinite lag is null.
     """
@@ -172,7 +173,8 @@ def _verdict(found: Sizing) -> str:
 
 
 def _table_notes(sizing: Sizing) -> list[str]:
-    """Return notes below the table of group sizes: what limits the group, and what is not counted.
+    """Return remarks for below the table of group sizes: what limits the group, and what is not
+    counted.
 
     ``sizing`` is the forecast for each number of consumers.
     """
@@ -234,14 +236,15 @@ def _table(found: Sizing) -> Table:
 def _useful_rows(sizing: Sizing) -> list[SizeRow]:
     """Return the rows of the table of group sizes that are worth showing.
 
-    They end one row after the size from which more consumers no longer lower the highest load.
+    The last row is one consumer above the useful or needed number. From the useful number on, more
+    consumers no longer lower the highest load.
     """
     last = max(sizing.useful, sizing.needed or 0)
     return [row for row in sizing.rows if row.consumers <= last + 1]
 
 
 def _draw_bar(row: SizeRow) -> str:
-    """Draw the load of the busiest consumer as a bar of text.
+    """Draw the load of the busiest consumer as a text bar.
 
     A ``+`` marks a load above the consumer's capacity. The lighter part is the load while a
     consumer is down.

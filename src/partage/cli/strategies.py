@@ -64,9 +64,9 @@ def strategies(
 
 
 def _strategy_rows(named: list[str]) -> list[StrategyRow]:
-    """Return rows of the table of strategies: those with the given names, or all.
+    """Return the rows of the table of strategies that ``partage strategies`` prints.
 
-    The command ``partage strategies`` prints them.
+    Without names, all strategies have a row.
 
     Args:
         named: strategy names or Java class names.
@@ -90,9 +90,10 @@ def _row(named: str, rows: dict[str, StrategyRow]) -> StrategyRow:
 
 
 def _task_rows(named: list[str]) -> list[TaskRow]:
-    """Return rows of the table of Kafka Streams task assignors: those with the given names, or all.
+    """Return the rows of the table of Kafka Streams task assignors that ``partage strategies``
+    prints.
 
-    The command ``partage strategies`` prints them.
+    Without names in ``named``, all assignors have a row.
 
     Raises:
         UnknownStrategyError: no assignor has the name.

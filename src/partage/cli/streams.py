@@ -201,10 +201,11 @@ def streams(
 
 
 def _streams_group_note(settings: Mapping[str, object], assignors: Sequence[str]) -> str | None:
-    """Return a note if a Kafka Streams application's settings for streams groups have no effect.
+    """Return a warning if settings for streams groups have no effect on a Kafka Streams
+    application.
 
     They only have an effect if the group coordinator assigns the tasks (KIP-1071). The result is
-    None if there is nothing to note.
+    None if there is nothing to warn of.
 
     Args:
         settings: the application's settings.
@@ -221,9 +222,10 @@ def _streams_group_note(settings: Mapping[str, object], assignors: Sequence[str]
 
 
 def _name_applications(source: Path) -> str:
-    """Return the ids of the Kafka Streams applications in a capture, as text for an error message.
+    """Return the ids of the Kafka Streams applications in a recording, as text for an error
+    message.
 
-    ``source`` is the folder of the capture.
+    ``source`` is the folder of the recording.
     """
     from partage.commands.applications import streams_application_ids
 
@@ -234,7 +236,7 @@ def _name_applications(source: Path) -> str:
 
 
 def _reject_simulation_options(options: Mapping[str, object]) -> None:
-    """Raise an error if the user gave an option that has no effect with ``--from-capture``.
+    """Raise an error if the user has set an option that has no effect with ``--from-capture``.
 
     ``options`` has the values of all such options by name.
 
@@ -254,8 +256,8 @@ def _describe_application(
     picture: Path | None,
     output: OutputOptions,
 ) -> None:
-    """Describe a recorded Kafka Streams application in a JSON file, and print the gain of a
-    standby.
+    """Write a recorded Kafka Streams application's description to a file, and print a standby's
+    gain.
 
     The gain is how much shorter an outage would be with one more standby replica.
 
@@ -339,9 +341,9 @@ def _describe_cost(gain: StandbyGain) -> str:
 
 
 def _gain_sentence(described: DescribedApplication, clients: int) -> str:
-    """Describe in a sentence what one more standby of Kafka Streams tasks gains and costs.
+    """Describe in a sentence what one more standby of each Kafka Streams task gains and costs.
 
-    The gain is a shorter outage after a client has crashed and lost its disk.
+    The gain is a shorter outage after a client (instance) has crashed and lost its disk.
 
     Args:
         described: the application, with the simulated gain.
@@ -495,8 +497,7 @@ def _without_racks(app: SimulatedApplication, *, changelogs: bool = True) -> lis
 
 
 def cross_rack_marks(app: SimulatedApplication) -> tuple[str, str | None]:
-    """Return marks for a table that show how exact a Kafka Streams application's cross-rack traffic
-    is.
+    """Return how exact a Kafka Streams application's cross-rack traffic is, as marks for a table.
 
     The traffic cannot be computed for topics whose racks are unknown.
 
@@ -516,8 +517,7 @@ def cross_rack_marks(app: SimulatedApplication) -> tuple[str, str | None]:
 
 
 def rack_note(app: SimulatedApplication, configs: Sequence[Mapping[str, Any]]) -> str | None:
-    """Return a note that says why Kafka Streams' rack-aware strategy has no effect for an
-    application.
+    """Return why Kafka Streams' rack-aware strategy has no effect for an application, as a warning.
 
     Kafka ignores the strategy in the same cases, for example if racks are unknown. None if the
     strategy has an effect or is not set.
@@ -566,10 +566,10 @@ def _some(names: Sequence[str]) -> str:
 
 
 def subtopology_lines(app: SimulatedApplication) -> list[str]:
-    """Describe each sub-topology of a Kafka Streams application in a line.
+    """Describe each sub-topology of a Kafka Streams application in a line of text.
 
-    A line has the number, the source topics and the state stores. The number is the first part of a
-    task id, such as 1 in ``1_0``.
+    A line has the sub-topology's number, source topics and state stores. The number is the first
+    part of a task id, such as 1 in ``1_0``.
     """
     lines = []
     for one in app.topology.subtopologies:
@@ -582,9 +582,9 @@ def subtopology_lines(app: SimulatedApplication) -> list[str]:
 
 
 def event_labels(app: SimulatedApplication) -> list[dict[str, Any]]:
-    """Return the time and a description of each simulated event in a Kafka Streams application.
+    """Return the time (s) and a description of each simulated event in a Kafka Streams application.
 
-    An event is, for example, a crash; times are in seconds. A page with timelines shows them.
+    An event is, for example, a crash. The descriptions are shown on a page with timelines.
     """
     return [{"at": one.at_ms / 1000, "label": _event(one)} for one in app.events]
 
@@ -609,7 +609,8 @@ def show_decisions(
 ) -> None:
     """Print the tasks that each Kafka Streams task assignor gives to each client in one rebalance.
 
-    Each assignor is combined with each combination of the setting values to try.
+    A client is an application instance. Each assignor is combined with each combination of the
+    setting values to try.
 
     Args:
         problem: clients and tasks as a JSON object.

@@ -106,7 +106,7 @@ def watch(
 
 
 def _print_batch(batch: BatchReport, *, as_json: bool, quiet: bool) -> None:
-    """Print one line for each new generation of a group that a micro-batch of records has shown.
+    """Print one line for each new generation of a group in a micro-batch of records.
 
     The command ``partage watch`` calls it after each micro-batch.
 
@@ -149,9 +149,9 @@ def _format_generation(row: dict[str, Any]) -> str:
 
 @contextmanager
 def _stop_event() -> Iterator[threading.Event]:
-    """Yield an event that is set when Ctrl-C (SIGINT) or SIGTERM arrives.
+    """Yield an event that Ctrl-C (SIGINT) or SIGTERM sets, so that the stream ends in order.
 
-    The stream then ends. A micro-batch that was interrupted is repeated by the next run.
+    A micro-batch that was interrupted is repeated by the next run.
     """
     stop = threading.Event()
 
