@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import tempfile
@@ -205,12 +206,12 @@ def _generation(members: int, number: int, shape: str) -> tuple[bytes, bytes]:
 
 
 def replayed(
-    capture: Path, out: Path, *options: str, cores: int = 2
+    capture: Path, out: Path, *options: str, cores: int = 2, master: str | None = None
 ) -> tuple[dict[str, Any], float, dict[str, float]]:
     """`partage replay` as a process: its summary, its seconds, and peaks of memory in MB."""
     command = [
         sys.executable, "-m", "partage", "replay", str(capture), "--out", str(out), "--json",
-        "--no-report", "--master", f"local[{cores}]", *options,
+        "--no-report", "--master", master or f"local[{cores}]", *options,
     ]  # fmt: skip
     began = time.monotonic()
     with (
@@ -334,13 +335,41 @@ def lives(folder: Path, records: int, cores: list[int]) -> None:
                   f"{peaks['worker']:.0f}, workers {peaks['workers']:.0f}", flush=True)  # fmt: skip
 
 
+def driver(folder: Path, counts: list[int], policies: list[str]) -> None:
+    """The driver's memory for more and more groups and rebalances; executors have their own JVMs.
+
+    The heap is what Java's collector leaves, at most, in any of its pauses.
+    """
+    for count in counts:
+        capture, log = folder / f"driver-{count}", folder / f"gc-{count}.log"
+        groups = max(8, count // 50)
+        size = Size(count * 60, groups=groups, commits_a_rebalance=60)
+        write_capture(size, capture)
+        found, whole, peaks = replayed(
+            capture, folder / f"out-driver-{count}",
+            *(word for name in policies for word in ("--policy", name)),
+            "--conf", f"spark.driver.extraJavaOptions=-Xlog:gc:file={log}",
+            "--conf", "spark.executor.memory=1g", master="local-cluster[2,1,1024]",
+        )  # fmt: skip
+        heap = max(map(int, re.findall(r"->(\d+)M", log.read_text())), default=0)
+        seconds = found["seconds"]
+        print(f"{found['coverage']['rebalances']:,} rebalances of {groups:,} groups, "
+              f"{len(policies)} policies: driver's Python {peaks['driver']:.0f} MB, Java's heap "
+              f"{heap} MB, worker {peaks['worker']:.0f} MB; {whole:.0f} s "
+              f"({', '.join(f'{n} {s:.0f}' for n, s in seconds.items())}), "
+              f"load {os.getloadavg()[0]:.1f}", flush=True)  # fmt: skip
+
+
 def main() -> None:
     """Print machine, versions and figures."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--sizes", type=float, nargs="*", default=[1.0, 10.0])
     parser.add_argument("--cores", type=int, nargs="*", default=[1, 2])
     parser.add_argument("--lives", type=int, default=300_000, help="records of the lives' history")
-    parser.add_argument("--only", choices=["groups", "core", "sizes", "lives"], help="one part")
+    parser.add_argument("--driver", type=int, nargs="*", default=[], help="numbers of rebalances")
+    parser.add_argument("--policy", nargs="*", default=["eager/range"], help="for --driver")
+    parts = ["groups", "core", "sizes", "lives", "driver"]
+    parser.add_argument("--only", choices=parts, help="one part")
     asked = parser.parse_args()
     import numba
     import pyspark
@@ -350,7 +379,7 @@ def main() -> None:
           f"numba {numba.__version__}, "
           f"load {os.getloadavg()[0]:.1f}")  # fmt: skip
     freeze_imports()  # as workers do
-    parts = [asked.only] if asked.only else ["groups", "core", "sizes", "lives"]
+    parts = [asked.only] if asked.only else parts
     with tempfile.TemporaryDirectory(prefix="partage-bench-") as name:
         folder = Path(name)
         if "groups" in parts:
@@ -362,6 +391,8 @@ def main() -> None:
             sizes(folder, asked.sizes, asked.cores)
         if "lives" in parts and asked.lives:
             lives(folder, asked.lives, asked.cores)
+        if "driver" in parts:
+            driver(folder, asked.driver, asked.policy)
 
 
 if __name__ == "__main__":

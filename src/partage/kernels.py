@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import gc
 import inspect
+import os
 import re
 import sys
 import threading
@@ -33,7 +34,9 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
+from zipimport import zipimporter
 
 import numpy as np
 import numpy.typing as npt
@@ -447,6 +450,7 @@ def _compiled(
     with _pieces_lock:
         function = _link_helpers(function, **options)
     function.__qualname__ += stamp if stamp not in function.__qualname__ else ""
+    function = _with_source_file(function)
     typed = _parse_signature(signature, records) if records else signature
     with _report_compilation(function.__name__):
         try:
@@ -455,6 +459,47 @@ def _compiled(
             # The cache cannot be written (a read-only installation, a zip): compile without it.
             made = numba.njit(typed, **options)(function)
     return made
+
+
+def _with_source_file(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of a zipped module with a copy of its source file, for Numba's cache.
+
+    Functions of other modules are returned unchanged, and so are all if the copy cannot be written.
+    """
+    # Spark gives each executor of each run another path of the package's zip. Numba's cache depends
+    # on the path, so each of them would compile all kernels. The copy has the same path for all.
+    import types
+    from hashlib import sha256
+    from tempfile import NamedTemporaryFile
+
+    path = Path(function.__code__.co_filename)
+    loader = getattr(sys.modules.get(function.__module__), "__loader__", None)
+    source = loader.get_source(function.__module__) if isinstance(loader, zipimporter) else None
+    if source is None or path.exists():
+        return function
+    digest = sha256(source.encode()).hexdigest()[:16]
+    copied = _source_folder() / f"{function.__module__}-{digest}" / path.name
+    if not copied.exists():
+        try:
+            copied.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with NamedTemporaryFile("w", dir=copied.parent, delete=False, encoding="utf-8") as file:
+                file.write(source)
+            Path(file.name).replace(copied)
+        except OSError:
+            return function
+    code = function.__code__.replace(co_filename=str(copied))
+    twin = types.FunctionType(code, function.__globals__, function.__name__)
+    twin.__module__, twin.__qualname__ = function.__module__, function.__qualname__
+    return twin
+
+
+def _source_folder() -> Path:
+    """Return the folder for source files of zipped modules: below Numba's or the user's cache."""
+    numba_folder = os.environ.get("NUMBA_CACHE_DIR")
+    users_folder = os.environ.get("XDG_CACHE_HOME")
+    if not users_folder:  # Path's own method raises where a container's user has no home
+        users_folder = os.path.expanduser("~/.cache")  # noqa: PTH111
+    return Path(numba_folder or users_folder) / "partage-kernels"
 
 
 @contextmanager

@@ -20,9 +20,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.soak]
 _RUN = """
 import json, sys
 from partage.jobs.replay.replay import replay
-from partage.jobs.spark.session import session
+from partage.jobs.spark.session import spark_session
 capture, out = sys.argv[1:]
-with session(master="local-cluster[2,1,2048]") as spark:
+with spark_session(master="local-cluster[2,1,2048]") as spark:
     where = lambda _: [__import__("partage").__file__]
     files = spark.sparkContext.parallelize(range(8), 8).mapPartitions(where).collect()
     summary = replay(capture, out, spark=spark, policies=["eager/range"])

@@ -37,7 +37,8 @@ ZIPPED = """
     from inside import double
     values = np.arange(4)
     double(values, work=10**12)
-    print(values, double.is_compiled)
+    found = double.compile().stats.cache_hits
+    print(values, double.is_compiled, sum(found.values()))
 """
 ON_A_LOOP = """
     import asyncio, sys, threading
@@ -197,7 +198,16 @@ def test_an_unwritable_cache_is_no_error(tmp_path) -> None:
     """Numba raises where it finds no place for its cache; the kernel is compiled without one."""
     nowhere = {"NUMBA_CACHE_DIR": "/proc/nowhere", "HOME": "/proc/nowhere"}
     done = run(ZIPPED, str(tmp_path / "inside.zip"), **nowhere)
-    assert (done.stdout.strip(), done.returncode) == ("[0 2 4 6] True", 0), done.stderr[-2000:]
+    assert (done.stdout.strip(), done.returncode) == ("[0 2 4 6] True 0", 0), done.stderr[-2000:]
+
+
+def test_a_kernel_in_a_zip_is_compiled_once_for_all_paths(tmp_path) -> None:
+    """Spark's executors have the package's zip at different paths, and share the compiled kernel."""
+    cache = {"NUMBA_CACHE_DIR": "", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    for executor, hits in (("0", 0), ("1", 1)):
+        (tmp_path / executor).mkdir()
+        done = run(ZIPPED, str(tmp_path / executor / "inside.zip"), **cache)
+        assert done.stdout.strip() == f"[0 2 4 6] True {hits}", done.stderr[-2000:]
 
 
 def test_nothing_compiles_on_an_event_loop() -> None:

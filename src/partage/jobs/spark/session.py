@@ -14,6 +14,7 @@ from functools import partial
 from importlib import resources
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
+from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
 from partage.capture.secrets import hide_secrets, secrets_in, shown_settings
@@ -25,7 +26,7 @@ from partage.errors import (
 )
 from partage.jobs.processes import environment_variables
 from partage.jobs.spark.failures import java_message
-from partage.jobs.spark.shipping import ship_package
+from partage.jobs.spark.shipping import is_local, ship_package
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -181,6 +182,8 @@ def _start_session(
         spark = SparkSession(_start_context(is_short=is_short, master=master, user_settings=conf))
         try:
             spark.sparkContext.setLogLevel("ERROR")
+            if not is_local(master):
+                _wait_for_executors(spark.sparkContext)
             yield spark
         finally:
             spark.stop()
@@ -237,6 +240,31 @@ def _start_context(
             said = [line for line in said if not line.lstrip().startswith("at ")]
             reason = java_message(e) or (said[-1] if said else str(e))
             raise _start_error(reason, master, user_settings) from None
+
+
+#: Seconds to wait for the first executor, and for another one after the last.
+_SECONDS_FOR_EXECUTORS, _SECONDS_BETWEEN_EXECUTORS = 30.0, 1.0
+
+
+def _wait_for_executors(context: SparkContext) -> None:
+    """Wait until the cluster's executors have registered, or some seconds have passed.
+
+    With dynamic allocation, executors are started on demand, so there is nothing to wait for.
+    """
+    # Jobs are divided by the number of cores at their beginning. Spark counts two cores until
+    # executors register, and a large cluster would get two tasks.
+    if context.getConf().get("spark.dynamicAllocation.enabled") == "true":
+        return
+    scheduler = context._jsc.sc()  # noqa: SLF001 - PySpark has no public way
+    count, changed = 0, monotonic()
+    while True:
+        found = scheduler.getExecutorMemoryStatus().size() - 1  # it counts the driver
+        if found != count:
+            count, changed = found, monotonic()
+        limit = _SECONDS_BETWEEN_EXECUTORS if count else _SECONDS_FOR_EXECUTORS
+        if monotonic() - changed > limit:
+            return
+        sleep(0.1)
 
 
 def _end_idle_jvm() -> None:
