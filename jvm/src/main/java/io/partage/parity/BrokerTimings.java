@@ -18,8 +18,10 @@ import org.apache.kafka.common.metadata.TopicRecord;
 import org.apache.kafka.coordinator.common.runtime.CoordinatorMetadataImage;
 import org.apache.kafka.coordinator.common.runtime.KRaftCoordinatorMetadataImage;
 import org.apache.kafka.coordinator.group.api.assignor.ConsumerGroupPartitionAssignor;
+import org.apache.kafka.coordinator.group.api.assignor.GroupAssignment;
 import org.apache.kafka.coordinator.group.api.assignor.GroupSpec;
 import org.apache.kafka.coordinator.group.api.assignor.MemberAssignment;
+import org.apache.kafka.coordinator.group.api.assignor.SubscribedTopicDescriber;
 import org.apache.kafka.coordinator.group.api.assignor.SubscriptionType;
 import org.apache.kafka.coordinator.group.assignor.UniformAssignor;
 import org.apache.kafka.coordinator.group.modern.SubscribedTopicDescriberImpl;
@@ -39,7 +41,9 @@ import org.apache.kafka.image.MetadataProvenance;
  * Racks are {@code none}, {@code members} (only members have racks, as in Kafka's benchmark) or
  * {@code brokers} (each partition has replicas on two of four brokers with three racks; not in Kafka's
  * benchmark). One line is printed for each cell: milliseconds of the best and the median round, and
- * the ratios of both.
+ * the ratios of both. Two more columns have the best round of reading alone what every assignor with racks and
+ * with targets of several topics must read: the racks of each partition (0 without racks), and the previous
+ * targets of {@code OptimalAssignor} ({@link InputReader}).
  */
 public final class BrokerTimings {
     private static final ThreadMXBean THREADS = ManagementFactory.getThreadMXBean();
@@ -75,7 +79,8 @@ public final class BrokerTimings {
         String[] topicCounts = (args.length > 4 ? args[4] : "10,100,1000").split(",");
         String[] types = (args.length > 5 ? args[5] : "HOMOGENEOUS,HETEROGENEOUS").split(",");
         System.out.println("members,ratio,topics,racks,subscriptions,assignment,"
-            + "uniform best,uniform median,optimal best,optimal median,ratio of best,ratio of medians");
+            + "uniform best,uniform median,optimal best,optimal median,ratio of best,ratio of medians,"
+            + "reading racks,reading targets");
         double most = 0;
         int cells = 0;
         int slow = 0;
@@ -104,9 +109,12 @@ public final class BrokerTimings {
     private double print(int ratio, String racks, SubscriptionType type, boolean isIncremental) {
         double[] uniform = measured(new UniformAssignor(), type, isIncremental);
         double[] optimal = measured(new OptimalAssignor(), type, isIncremental);
-        System.out.printf("%d,%d,%d,%s,%s,%s,%.3f,%.3f,%.3f,%.3f,%.2f,%.2f%n", members, ratio, topics, racks,
+        double racksAlone = haveRacks ? measured(new InputReader(true), type, isIncremental)[0] : 0;
+        double targetsAlone = isIncremental ? measured(new InputReader(false), type, true)[0] : 0;
+        System.out.printf("%d,%d,%d,%s,%s,%s,%.3f,%.3f,%.3f,%.3f,%.2f,%.2f,%.3f,%.3f%n", members, ratio, topics, racks,
             type.name().toLowerCase(Locale.ROOT), isIncremental ? "incremental" : "full",
-            uniform[0], uniform[1], optimal[0], optimal[1], optimal[0] / uniform[0], optimal[1] / uniform[1]);
+            uniform[0], uniform[1], optimal[0], optimal[1], optimal[0] / uniform[0], optimal[1] / uniform[1],
+            racksAlone, targetsAlone);
         return optimal[0] / uniform[0];
     }
 
@@ -114,7 +122,8 @@ public final class BrokerTimings {
     private double[] measured(ConsumerGroupPartitionAssignor assignor, SubscriptionType type, boolean isIncremental) {
         GroupSpec group = group(type, isIncremental ? members - 1 : members, Map.of(), false);
         if (isIncremental) {
-            group = group(type, members - 1, assignor.assign(group, describer).members(), true);
+            ConsumerGroupPartitionAssignor first = assignor instanceof InputReader ? new OptimalAssignor() : assignor;
+            group = group(type, members - 1, first.assign(group, describer).members(), true);
         }
         rounds(assignor, group);
         long[] nanos = rounds(assignor, group);
@@ -192,5 +201,44 @@ public final class BrokerTimings {
             }
         }
         return new KRaftCoordinatorMetadataImage(delta.apply(MetadataProvenance.EMPTY));
+    }
+
+    /** Reads one part of an assignor's input through Kafka's interfaces and assigns nothing. */
+    private static final class InputReader implements ConsumerGroupPartitionAssignor {
+        private final boolean readsRacks;
+        /** Keeps the compiler from removing the calls. */
+        private long sum;
+
+        InputReader(boolean readsRacks) {
+            this.readsRacks = readsRacks;
+        }
+
+        @Override
+        public String name() {
+            return "reader";
+        }
+
+        @Override
+        public GroupAssignment assign(GroupSpec spec, SubscribedTopicDescriber describer) {
+            boolean isHomogeneous = spec.subscriptionType() == SubscriptionType.HOMOGENEOUS;
+            Set<Uuid> topics = new HashSet<>();
+            for (String member : spec.memberIds()) {
+                if (topics.isEmpty() || !isHomogeneous) {
+                    topics.addAll(spec.memberSubscription(member).subscribedTopicIds());
+                }
+                if (!readsRacks) {
+                    spec.memberAssignment(member).partitions().forEach((topic, numbers) -> sum += numbers.size());
+                }
+            }
+            for (Uuid topic : topics) {
+                int count = describer.numPartitions(topic);
+                for (int partition = 0; partition < count; partition++) {
+                    sum += readsRacks
+                        ? describer.racksForPartition(topic, partition).size()
+                        : spec.isPartitionAssigned(topic, partition) ? 1 : 0;
+                }
+            }
+            return new GroupAssignment(Map.of());
+        }
     }
 }
