@@ -115,7 +115,7 @@ class Verdict:
 def check_agreement(generation: Generation, clusters: ClusterHistory) -> Verdict:
     """Compare a group's recorded assignment with the one that its own strategy computes.
 
-    For a difference, search for an input that explains it, such as older metadata.
+    If they differ, search for an input that explains it, such as older metadata.
 
     Args:
         generation: a recorded rebalance of any protocol.
@@ -394,7 +394,8 @@ def _with_owned_partitions(state: ClassicState, claims: dict[str, Subscription])
 
 
 def _check_target(generation: Generation, clusters: ClusterHistory) -> Verdict:
-    """Compare an assignment that the coordinator computed (KIP-848) with that of its assignor.
+    """Compare an assignment that the coordinator computed (KIP-848) with that of Partage's
+    assignor.
 
     The assignor, such as ``uniform``, is run on the recorded input. ``generation`` has both.
     """
@@ -447,7 +448,9 @@ def _compute_target(
 
 
 def _has_whole_input(generation: Generation, cluster: Cluster) -> bool:
-    """Return whether the log has the previous target of each member, an input of the assignor."""
+    """Return whether the log has the assignor's whole input, with the previous target of each
+    member.
+    """
     # If the log begins later than the group, the target of a member may be missing. All targets are
     # known if together they contain every partition of the subscribed topics.
     if generation.target is None or any(m.subscription is None for m in generation.first.members):

@@ -339,7 +339,7 @@ def _compute_largest_gaps(
 def _find_last_advances(
     source: Commits, order: Int64Array, run: Int64Array, count: int
 ) -> Int64Array:
-    """Return the last commit in each block of rows that is higher than the commit before it.
+    """Find the last commit in each block of rows whose offset is higher than the one before it.
 
     A block has one partition's offset commits in one minute. The result is the commit's index, -1
     for none.

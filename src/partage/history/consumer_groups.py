@@ -250,9 +250,10 @@ class EpochGroup:
             state.fresh[member] = target
 
     def _process_target_epoch(self, record: GroupRecord) -> Iterator[Generation]:
-        """Process the record that ends a target assignment; yield the target assignment before it.
+        """Process the record that completes a target assignment; yield the previous target
+        assignment.
 
-        The ended one is yielded later, because later records may still change it.
+        The new one is yielded later, because later records may still change it.
         """
         # Kafka writes this record last, after the members' targets.
         if record.value is None:

@@ -256,7 +256,9 @@ class StateChange:
 
     @property
     def describe_cause(self) -> str:
-        """Short description of these differences, such as ``2 joined, 1 left``."""
+        """Short description of the differences between two generations, such as ``2 joined, 1
+        left``.
+        """
         parts = [
             f"{len(found)} {word}"
             for word, found in (

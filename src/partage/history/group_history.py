@@ -199,7 +199,8 @@ class GroupHistory:
         self._moves.position = None if place is None else LogPosition(*place)
 
     def to_bytes(self, *, level: int = 6) -> bytes:
-        """Serialize the consumer group's history so far to bytes; `from_bytes` continues it.
+        """Serialize the consumer group's history so far to bytes, from which `from_bytes` restores
+        it.
 
         ``level`` is zlib's compression level, 0 to 9.
         """
@@ -284,7 +285,8 @@ class GroupHistory:
     def finish_history(self) -> Iterator[HistoryItem]:
         """Yield the rebalances, events and pauses that are still incomplete when the log ends.
 
-        Call it after the last record.
+        A pause is a time around a rebalance in which a partition has no offset commits. Call it
+        after the last record.
         """
         if self._epochs is not None:
             yield from map(self._complete_generation, self._epochs.finish_generation())

@@ -372,7 +372,7 @@ def departure_time(
     static: bool = False,
     is_evicted: bool = False,
 ) -> Instant:
-    """Estimate when a member stopped consuming that has left its group or died.
+    """Estimate when a member stopped consuming before it left its group or was evicted.
 
     The time of its last commit shows whether it more likely left or died.
 
@@ -506,7 +506,7 @@ class UnreadInterval(NamedTuple):
 
 @dataclass(slots=True)
 class StopSum:
-    """Sum of the durations in which partitions had no consumer that stopped for the same reason.
+    """Sum of the durations without a consumer, over partitions that stopped for the same reason.
 
     Attributes:
         mean: sum of the means, in milliseconds.

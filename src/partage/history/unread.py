@@ -104,9 +104,10 @@ class UnreadTracker:
         return found
 
     def estimate_so_far(self) -> UnreadEstimate:
-        """Return the partition-seconds without a consumer of partitions that are consumed again.
+        """Return the partition-seconds without a consumer that have ended since the newest
+        rebalance.
 
-        Only times that have ended since the newest rebalance began are included.
+        Partitions that still have no consumer do not count yet.
         """
         return sum_stops(self.state.sums.values(), self.state.no_consumer_ms)
 
@@ -185,9 +186,7 @@ class UnreadTracker:
                 self.state.java[member.id] = None
 
     def _stop_classic(self, generation: Generation) -> None:
-        """Mark the partitions that members of a classic group lost in a rebalance as not
-        consumed.
-        """
+        """Begin the time without a consumer of partitions that members of a classic group lost."""
         # Present members revoked them to rejoin, or by their new assignment. Departed members lost
         # all their partitions.
         at, claims = generation.timestamp_ms, reported_partitions(generation)
@@ -221,7 +220,7 @@ class UnreadTracker:
     def _stop_departed(
         self, generation: Generation, departed: Mapping[str, list[_Pair]], begun: Instant
     ) -> None:
-        """Mark the partitions of members that left a classic group as not consumed.
+        """Begin the time without a consumer of partitions whose owners left a classic group.
 
         Args:
             generation: the rebalance without these owners.
@@ -262,7 +261,8 @@ class UnreadTracker:
     def _stop_unread_assignments(
         self, owner: str, owned_pairs: list[_Pair], time_ms: int
     ) -> list[_Pair]:
-        """Mark the partitions that a member got after its last ``poll`` as not consumed.
+        """Begin the time without a consumer of partitions that a member got after its last
+        ``poll``.
 
         Return its other partitions. Some client libraries (librdkafka) join in the background, and
         so get partitions while the application no longer polls.
@@ -333,7 +333,7 @@ class UnreadTracker:
     def _stop_revoked(
         self, revoked: Mapping[str, list[_Pair]], members: int, time_ms: int
     ) -> Instant:
-        """Mark the partitions that members revoked in order to rejoin as not consumed.
+        """Begin the time without a consumer of partitions that members revoked in order to rejoin.
 
         Return the estimated time at which the rebalance began. ``revoked`` has the partitions of
         each owner, ``members`` is the number of members after the rebalance, ``time_ms`` the time
@@ -363,7 +363,7 @@ class UnreadTracker:
         )
 
     def _resume_migrated(self, generation: Generation) -> None:
-        """Mark partitions as consumed that only seemed to stop, because their group was migrated.
+        """Restore the owners of partitions that only seemed to stop when their group was migrated.
 
         A migration (KIP-848) writes the same assignment once more, in the form of the other
         protocol.
@@ -533,11 +533,11 @@ class UnreadTracker:
                 state.no_consumer_ms += stop.apart_ms
 
     def _correct_stop(self, stop: OpenStop, member: str, time_ms: int, read_start: Instant) -> None:
-        """Correct the time at which a partition's owner stopped that exceeded
+        """Correct the time at which a former owner stopped, if it exceeded
         ``max.poll.interval.ms``.
 
-        It is called when the next owner is known. The former owner loses the partition only when it
-        polls again, or when another member takes it.
+        It is called when the next owner of its partition is known. The former owner loses the
+        partition only when it polls again, or when another member takes it.
 
         Args:
             stop: the partition and its former owner, which no longer polled.

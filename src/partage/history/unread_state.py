@@ -171,7 +171,7 @@ def _whole_ms(value: float) -> int:
 class OwnerStatistics:
     """Statistics of a group's present and former owners of partitions, such as commit intervals.
 
-    From them follows when an owner stopped consuming.
+    The time at which an owner stopped consuming is estimated from them.
 
     Args:
         state: the state of the group's unread times; it is read, and revocations are counted in it.
@@ -205,8 +205,8 @@ class OwnerStatistics:
         """Return a member's offset commit statistics, such as its last commit and its commit
         interval.
 
-        From these follows when it stopped. ``owned_pairs`` are the (topic, partition) pairs that it
-        owns.
+        They are used to estimate when the member stopped. ``owned_pairs`` are the (topic,
+        partition) pairs that it owns.
         """
         # The time of the last commit only considers commits since the owner got the partition.
         state = self.state
@@ -225,7 +225,7 @@ class OwnerStatistics:
     def count_revocation(self, *, is_prompt: bool) -> None:
         """Count a revocation of partitions, and whether the member committed at the same moment.
 
-        From the counts follows how likely the group's members commit when they revoke partitions.
+        The counts show how likely the group's members commit when they revoke partitions.
         """
         self.state.stops += 1
         self.state.prompt += is_prompt
@@ -271,7 +271,7 @@ class OwnerStatistics:
         classic: bool = True,
         is_evicted: bool = False,
     ) -> Instant:
-        """Estimate when a member stopped consuming that has left its group or died.
+        """Estimate when a member stopped consuming before it left its group or was evicted.
 
         Args:
             owner: member id.

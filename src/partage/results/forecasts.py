@@ -414,11 +414,11 @@ def forecast(
     seed: int = 0,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> RolloutForecasts:
-    """Forecast a rolling deployment of a group: unread time, duration, rebalances, rereads.
+    """Forecast a rolling deployment of a consumer group: its downtime, duration and rebalances.
 
-    Unread time is the time in which partitions have no consumer. The group's data comes from a run
-    or a measurement, and other arguments replace parts of it. Without a run, the arguments give all
-    data.
+    Downtime (unread time) is the time in which partitions have no consumer. The group's data comes
+    from a run or a measurement, and other arguments replace parts of it. Without a run, the
+    arguments give all data.
 
     Args:
         run: a finished replay or its folder, or a measured group (`measure_group`); None with

@@ -138,9 +138,9 @@ class RebalanceResult(ResultRow):
 
 @dataclass(frozen=True, slots=True)
 class PolicyResult(ResultRow):
-    """Metrics of one simulated policy, summed over the rebalances of one group or of all groups.
+    """Metrics of one simulated policy (group configuration), for one group or summed over all.
 
-    `partage.tables.metrics` defines them.
+    `partage.tables.metrics` defines the metrics.
 
     Attributes:
         policy: name of the policy, or ``recorded``.

@@ -83,7 +83,7 @@ def simulate_cumulative(
     context: SimulationContext,
     listener: ConsumptionListener | None = None,
 ) -> Iterator[SimulatedRebalance]:
-    """Simulate a consumer group's whole history under one policy, rebalance after rebalance.
+    """Simulate a group's whole history under one policy (group configuration).
 
     Each simulated rebalance starts from the previous simulated assignment. Yield rows of table
     ``replays``, in order of generation and of step (a rebalance may have follow-ups).

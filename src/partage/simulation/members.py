@@ -146,8 +146,6 @@ def previous_owners_of(
 ) -> PreviousOwners:
     """Return the previous owner of each partition, to count how many partitions a rebalance moves.
 
-    The moves of the new assignment are counted against these owners.
-
     Args:
         members: the members before the rebalance.
         problem: the assignment problem of these members, without reported partitions.

@@ -317,7 +317,7 @@ def recorded_strategy(generation: Generation) -> Strategy | None:
 
 
 def is_recorded_strategy(policy: Policy, generation: Generation) -> bool:
-    """Return whether a policy uses the assignment strategy of a recorded rebalance.
+    """Return whether a policy (group configuration) uses the strategy of a recorded rebalance.
 
     It is always true for policy ``own``, which keeps the group's recorded settings. ``generation``
     is the group generation that the rebalance created.

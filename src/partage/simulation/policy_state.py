@@ -92,8 +92,8 @@ class Absences(NamedTuple):
     away_s: float = 0.0
 
     def add_absences(self, other: Absences) -> Absences:
-        """Return the sum of two such durations, for several unresponsive members before one
-        rebalance.
+        """Return the sum of these partition-seconds and those of other unresponsive members
+        (``other``).
         """
         return Absences(self.bounds + other.bounds, self.away_s + other.away_s)
 
@@ -244,7 +244,7 @@ def find_stops(
 ) -> tuple[Stop, ...]:
     """Return the partitions that have no consumer during a simulated rebalance.
 
-    Each is returned with its last owner; `StopLengths` estimates from it for how long.
+    Each is returned with its last owner, from which `StopLengths` estimates the duration.
 
     Args:
         stopped: indices of these partitions (int32), and the position of each partition's last
@@ -465,7 +465,7 @@ class UnreadInputs(NamedTuple):
         )  # fmt: skip
 
     def to_json(self) -> list[Any]:
-        """Return these inputs as a list of JSON values, from which `from_json` restores them.
+        """Convert the inputs of a downtime estimate to a list of JSON values for `from_json`.
 
         The stopped partitions are left out, because the stored output row already has their
         indices.

@@ -175,7 +175,7 @@ class ResolvedPolicy:
     ) -> RoundResult:
         """Simulate one rebalance, and update the members' partitions and stored strategy data.
 
-        An exception in the strategy, which may be a plug-in, makes the result a failed one.
+        If the strategy (maybe a plug-in) raises an exception, the result has the status ``failed``.
 
         Args:
             members: the members in join order; they are updated with the result.
@@ -460,7 +460,7 @@ class SharedProblems:
         problem: Problem,
         departed: Sequence[Int32Array],
     ) -> tuple[Int32Array, PreviousOwners]:
-        """Return the owner of each partition before a simulated rebalance, from a cache.
+        """Return the owner of each partition before a simulated rebalance.
 
         The result is cached, because simulations of several group configurations use it.
 

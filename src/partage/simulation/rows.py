@@ -293,7 +293,7 @@ class RowBuilder:
 
 
 class RowBuilders:
-    """Cache of row builders, which the cumulative simulations of a group under all policies share.
+    """Cache of row builders, which the simulations of a group in all configurations share.
 
     Args:
         context: metadata and statistics of the group.

@@ -102,7 +102,7 @@ class _StopLength(NamedTuple):
     p90: float
 
     def shift_by(self, later_ms: float) -> _StopLength:
-        """Add a time (``later_ms``, in ms) to this estimate; the result is at least 0.
+        """Return this estimate plus a time (``later_ms``, in ms), but at least 0.
 
         The time is negative if the partition gets its new owner earlier than recorded.
         """

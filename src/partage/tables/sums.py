@@ -133,7 +133,7 @@ class Estimate:
 def _distance_to_percentile(total: float, squares: float) -> float:
     """Return the distance between the best estimate of a sum and its 10th or 90th percentile.
 
-    It is the sum of several uncertain values, whose errors are assumed to be equally correlated.
+    The summands are uncertain values, whose errors are assumed to be equally correlated.
 
     Args:
         total: sum of the values' own distances to the percentile.
@@ -251,11 +251,11 @@ def count_flags(mask: Any) -> Any:
 def sum_differences(
     rows: pa.Table, metric: Metric, keys: Sequence[str], rebalance: Sequence[str]
 ) -> list[Sums]:
-    """Add up the downtime that each simulated policy saves, compared with a base policy.
+    """Add up the downtime that each simulated policy (group configuration) saves.
 
-    Downtime is the time in which partitions have no consumer because of a rebalance. The saved time
-    of a rebalance is a range with a lower and an upper bound. It is negative if the policy has more
-    downtime than the base policy.
+    It is compared with the downtime of a base policy: the time in which partitions have no consumer
+    because of a rebalance. The saved time of a rebalance is a range with a lower and an upper
+    bound. It is negative if the policy has more downtime.
 
     Args:
         rows: rows of table ``replays``: one per rebalance and simulated policy.

@@ -148,7 +148,8 @@ def read_embedded(message: Message, data: bytes, *, version: int | None = None) 
 
 
 def read_recorded_subscription(data: bytes) -> Embedded:
-    r"""Decode a subscription that a log record has, including those of Faust workers.
+    r"""Decode a subscription from a record of ``__consumer_offsets``, even if a Faust worker sent
+    it.
 
     Faust writes version 4 into the header, followed by the fields of version 0. Such bytes end with
     the user data, where Kafka's layout continues with owned partitions. `decode_subscription`

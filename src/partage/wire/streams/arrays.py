@@ -66,7 +66,9 @@ class TaskArrays:
 
     @classmethod
     def from_tasks(cls, tasks: Iterable[tuple[int, int] | TaskKey]) -> TaskArrays:
-        """Build the arrays from task tuples: (sub-topology, partition), maybe with a topology name.
+        """Convert Kafka Streams tasks from tuples (sub-topology, partition) to arrays.
+
+        A tuple may have the topology's name as third element.
 
         Raises:
             EncodingError: an element is not a task of int32 numbers with a string or None as name.
@@ -204,7 +206,8 @@ class TaskValues:
     def from_mapping(
         cls, values: Mapping[tuple[int, int], int] | Mapping[TaskKey, int] | TaskValues
     ) -> TaskValues:
-        """Build the arrays from a dict of task to int64, in the order of the dict.
+        """Convert a dict from Kafka Streams task to integer (int64) to arrays, in the order of the
+        dict.
 
         Raises:
             EncodingError: a value is not an int64, or a key is not a task.
@@ -361,7 +364,7 @@ class PartitionLists:
 
     @classmethod
     def from_lists(cls, lists: Iterable[Iterable[TopicPartition]]) -> PartitionLists:
-        """Build the arrays from lists of (topic, partition) pairs.
+        """Convert lists of (topic, partition) pairs to common arrays.
 
         Raises:
             EncodingError: an element is not such a pair, or its number is not an int32.
@@ -439,7 +442,7 @@ class PartitionListsBuilder:
         self._start.append(len(self._partition))
 
     def build_lists(self, topics: tuple[str, ...] | None = None) -> PartitionLists:
-        """Return all lists that were ended with `end_list`, as arrays.
+        """Return all finished lists of partitions as arrays, in a `PartitionLists` object.
 
         ``topics`` are the names to which the indices of `add_rows` refer.
         """
@@ -469,7 +472,7 @@ class HostPartitions:
     def from_endpoints(
         cls, hosts: Iterable[tuple[Host, Iterable[TopicPartition]]]
     ) -> HostPartitions:
-        """Build the object from pairs of an end point (host, port) and its partitions.
+        """Build the object from pairs of an endpoint (host, port) and its partitions.
 
         Raises:
             EncodingError: an element of a list is not a partition.
@@ -483,9 +486,9 @@ class HostPartitions:
         return len(self.names)
 
     def to_dict(self) -> dict[Host, tuple[TopicPartition, ...]]:
-        """Return a dict from end point to its partitions.
+        """Return a dict from endpoint (host, port) to its partitions.
 
-        If an end point occurs twice, the last entry counts, as in Kafka's map.
+        If an endpoint occurs twice, the last entry counts, as in Kafka's map.
         """
         return dict(zip(self.names, self.partitions, strict=True))
 

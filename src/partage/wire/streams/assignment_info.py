@@ -93,8 +93,8 @@ class AssignmentInfo:
         active: the task of each assigned partition, with partitions in sorted order.
         standby: the standby tasks.
         standby_partitions: the source partitions of each standby task.
-        hosts: end points with the source partitions of their active tasks (from 2 on).
-        standby_hosts: end points with the source partitions of their standby tasks (from 6 on).
+        hosts: endpoints with the source partitions of their active tasks (from 2 on).
+        standby_hosts: endpoints with the source partitions of their standby tasks (from 6 on).
         error_code: a key of `ERRORS` (from 4 on).
         next_rebalance_ms: milliseconds since 1970; 0 for at once, `NEVER_MS` for never (also before
             7).
@@ -139,8 +139,8 @@ class AssignmentInfo:
             common_version: latest version that all members support.
             active: the task of each assigned partition.
             standby: dict from each standby task to its partitions.
-            hosts: dict from end point to source partitions of its active tasks.
-            standby_hosts: dict from end point to source partitions of its standby tasks.
+            hosts: dict from endpoint to source partitions of its active tasks.
+            standby_hosts: dict from endpoint to source partitions of its standby tasks.
             error_code: Kafka's number of an error, 0 for none.
             next_rebalance_ms: time of the next rebalance.
 

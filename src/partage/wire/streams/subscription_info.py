@@ -404,7 +404,7 @@ class SubscriptionInfo:
 
     @property
     def endpoint(self) -> str | None:
-        """End point ``host:port`` of the member for interactive queries; None if it has none."""
+        """Endpoint ``host:port`` of the member for interactive queries; None if it has none."""
         return decode_utf8(self.user_endpoint) if self.user_endpoint else None
 
     @property
