@@ -448,9 +448,7 @@ def _compute_target(
 
 
 def _has_whole_input(generation: Generation, cluster: Cluster) -> bool:
-    """Return whether the log has the assignor's whole input, with the previous target of each
-    member.
-    """
+    """Return whether the log has the assignor's input, with the previous target of each member."""
     # If the log begins later than the group, the target of a member may be missing. All targets are
     # known if together they contain every partition of the subscribed topics.
     if generation.target is None or any(m.subscription is None for m in generation.first.members):
