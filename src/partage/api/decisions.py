@@ -260,10 +260,11 @@ class Comparison(Sequence[ComparisonRow]):
 
     @property
     def best(self) -> judge.Measures | None:
-        """Measures of the first strategy that has a plan; None if no strategy has one.
+        """Measures that contain the most even loads and the fewest moves that any assignment can
+        have.
 
-        They contain the most even loads and the fewest moves, which are the same for all
-        strategies.
+        These values are the same for all strategies, so they are taken from the first one that has
+        a plan. None if no strategy has a plan.
         """
         return next(iter(self.measures.values()), None)
 

@@ -458,8 +458,7 @@ def _improve_by_dual(
 
 
 def _is_near_bound(verdict: ReplicaVerdict, cost: str, reachable: float) -> bool:
-    """Return whether a plan's cost is so close to its lower bound that improvement is not
-    worthwhile.
+    """Return whether a plan's cost is so near its lower bound that improvement is not worthwhile.
 
     The bound is the proven one, or ``reachable`` if that is higher.
 
@@ -596,7 +595,8 @@ def _add_best_disk_prices(
     costs: dict[str, int],
     candidates: list[NDArray[np.float64]],
 ) -> NewReplicas:
-    """Add the dual prices with the highest lower bound of one disk cost to a replica plan.
+    """Choose the dual prices that prove the highest lower bound of a disk cost, and add them to a
+    plan.
 
     Dual prices are the shadow prices of the disks' limits. The plan is unchanged if no candidate
     improves the bound.

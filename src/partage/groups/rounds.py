@@ -297,7 +297,7 @@ def play(strategy: str | Strategy, cluster: Cluster, changes: Iterable[Change]) 
 
 
 def _expect_metadata(change: object) -> None:
-    """Raise an error unless a value is a `Metadata` event, the only kind of event left to check.
+    """Check that a value is a `Metadata` event of `play`, and raise an error otherwise.
 
     The caller has handled `Join`, `Leave` and `Subscribe` before.
 

@@ -281,8 +281,8 @@ def _prices(facts: Facts, values: NDArray[np.int64]) -> NDArray[np.int64]:
 def plan_costs(facts: Facts, loads: NDArray[np.int64], moves: int, racks: int) -> dict[str, float]:
     """Return the costs of an assignment as a dict: "spread", "rack cost" and "moves".
 
-    The spread is the largest minus the smallest number of partitions of a member. Only members that
-    subscribe to an existing partition count.
+    The spread is the largest minus the smallest number of partitions of a member that subscribes to
+    an existing partition. Rack cost is the cost of consuming from other racks.
 
     Args:
         facts: the members' subscriptions and the partitions, as arrays.

@@ -109,7 +109,7 @@ def check(
 
 
 def count_breaches(assignment: Assignment, facts: Facts, old_owners: PreviousOwners) -> int:
-    """Count the violations of rules in an assignment, such as partitions without an owner.
+    """Count how often an assignment breaks a rule, for example leaves a partition without an owner.
 
     The result equals the number of entries that `check` returns. It is computed from arrays, which
     is faster.

@@ -213,7 +213,7 @@ _MOST_SHOWN = 12
 
 
 def _format_short_list(values: Sequence[object]) -> str:
-    """Format at most twelve values of a list as text, followed by the count of the others.
+    """Format at most twelve values of a list as text, followed by the number of values left out.
 
     >>> _format_short_list(range(20))
     '[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ... 8 more]'

@@ -112,9 +112,9 @@ class KafkaPythonSticky(RemembersAssignment):
     """kafka-python's sticky assignor: even loads first, then few moves; racks have no effect.
 
     It differs from Java's ``sticky`` in four points. It has no racks, and no separate algorithm for
-    equal subscriptions. Of equal candidates, the first by member id counts, and not by hash. Each
-    list is sorted by topic and number. Its user data begins with a version, so members of Java or
-    aiokafka cannot read it, and it cannot read theirs (`partage.groups.dialects.user_data`).
+    equal subscriptions. Ties between members are broken by member id, not by hash. Each list is
+    sorted by topic and number. Its user data begins with a version, so members of Java or aiokafka
+    cannot read it, and it cannot read theirs (`partage.groups.dialects.user_data`).
 
     Guarantees: loads differ by at most one, or each partition's owner has at most one partition
     more than any other subscriber of its topic. A partition stays with its newest claimant unless

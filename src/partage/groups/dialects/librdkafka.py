@@ -128,7 +128,7 @@ class LibrdkafkaCooperativeSticky(RemembersAssignment):
     It runs Kafka's general sticky algorithm of 2.4. It differs from Java's ``cooperative-sticky``:
 
     * there is no separate algorithm for equal subscriptions;
-    * of equal candidates, the first by member id counts, and not by hash;
+    * ties between members are broken by member id, not by hash;
     * a partition that two members report with the same generation, even an old one, has no owner;
     * with racks, a member without rack (it sends the empty string) loses all its partitions;
     * a list has the partitions that stay first, then the new ones, so a topic may be in it twice;
@@ -397,9 +397,9 @@ class LibrdkafkaClaims(SettledClaims):
 def settle_claims(peer: LibrdkafkaProblem) -> LibrdkafkaClaims:
     """Choose one owner for each partition that consumers report as owned, as librdkafka does.
 
-    The report with the newest generation wins; the second newest gives the previous owner. Two
-    reports of equal generation leave the partition without owner. ``peer`` is the problem as
-    librdkafka sees it.
+    The newest generation decides the owner, the second newest the previous owner. Two reports of
+    equal generation leave the partition without owner. ``peer`` is the problem as librdkafka sees
+    it.
     """
     claims: dict[int, list[tuple[int, int]]] = {}
     last_claimant = {}
@@ -590,8 +590,8 @@ class LibrdkafkaMovements:
     Where a defect reads freed memory, the result is undefined, and an error is raised here. The
     defects are:
 
-    * To find an opposite move, it uses a partition's present owner where Kafka uses its first one.
-      A partition that returns therefore finds the list that it is in itself.
+    * To find an opposite move, it compares a partition's current owner; Kafka compares its first
+      owner. So a partition that moves back can find the list of moves that contains itself.
     * It keeps a pointer to that list's first element and then removes the element. From then on the
       pointer means the next element, and *that* partition is given to the target. Without a next
       element it points into freed memory: undefined, an error here.

@@ -476,7 +476,7 @@ def assign_as_python_clients(
 def settle_python_claims(peer: PeerProblem, claims: Sequence[Claims]) -> SettledClaims:
     """Choose one owner for each partition that consumers report as owned, as the Python clients do.
 
-    The report with the newest generation wins; the second newest gives the previous owner.
+    The newest generation decides the owner, the second newest the previous owner.
 
     Args:
         peer: members, topics and partitions as the client sees them.
@@ -558,9 +558,9 @@ class PythonAssignment(GeneralAssignment):
     def _replace_excluded_target(self, owner: int, target: int) -> int:
         """Return -1 as the new owner of a partition, which stands for the least loaded subscriber.
 
-        The method is called if the previous owner takes no part in the balancing. If the current
-        owner has other partitions, kafka-python raises KeyError, so this method raises
-        `PeerAssignorError`.
+        The method is called if the previous owner is excluded, because it can neither lose nor get
+        partitions. If the current owner has other partitions, kafka-python raises KeyError, so this
+        method raises `PeerAssignorError`.
         """
         self._added_again.add(target)
         if self._queue.load[owner] > 1:

@@ -205,8 +205,8 @@ def collect_warnings(
 ) -> tuple[str, ...]:
     """Return warnings about topics and settings that Faust would silently accept.
 
-    Examples are missing topics, too few members for the standbys, and a changelog topic without a
-    subscriber. A changelog with another partition count than its source topic is another one.
+    Examples are missing topics, too few members for the standbys, changelog topics without
+    subscribers, and changelogs whose partition counts differ from those of their source topics.
 
     Args:
         problem: the consumer group and the cluster.

@@ -58,9 +58,9 @@ def certify_counts(
 ) -> Certificate:
     """Prove that an assignment is optimal in partition counts, rack cost and moves.
 
-    The proof consists of dual values of the minimum-cost flow that found the assignment: numbers
-    from which a lower bound of the cost is easily computed. `partage.judge.verify_certificate` does
-    so without the solver.
+    Rack cost is the cost of consuming from other racks. The proof consists of dual values of the
+    minimum-cost flow that found the assignment: numbers from which a lower bound of the cost is
+    easily computed. `partage.judge.verify_certificate` does so without the solver.
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.

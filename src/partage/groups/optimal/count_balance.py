@@ -76,8 +76,8 @@ def balance_counts(
 ) -> CountPlan:
     """Assign partitions so that the consumers' partition counts are as even as possible.
 
-    Of all such assignments, the result has the least rack cost, then the fewest moves. A
-    minimum-cost flow finds it.
+    Of all such assignments, the result has the least cost of consuming from other racks, then the
+    fewest moves. A minimum-cost flow finds it.
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
@@ -162,8 +162,8 @@ class TransportArcs:
     ) -> TransportArcs:
         """Build the arcs of the minimum-cost flow from partitions to members, with their costs.
 
-        The cost of an arc consists of rack cost and, unless the partition stays with its owner, the
-        cost of a move.
+        The cost of an arc consists of the rack cost (of consuming from another rack) and, unless
+        the partition stays with its owner, the cost of a move.
 
         Args:
             classes: classes of equivalent partitions, and groups of equivalent members.

@@ -348,8 +348,8 @@ class PartitionClasses:
     """Classes of equivalent partitions and groups of equivalent members of a consumer group.
 
     They make the minimum-cost flow small, because it has one node for each of them. Partitions are
-    equivalent if they have the same subscribers and rack costs, members if they have the same
-    subscription and rack costs. Previous owners do not matter.
+    equivalent if they have the same subscribers and rack costs (of consuming from another rack),
+    members if they have the same subscription and rack costs. Previous owners do not matter.
 
     Attributes:
         of_row: int64[n], class of each partition.

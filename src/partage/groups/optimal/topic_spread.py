@@ -47,8 +47,8 @@ def spread_topics(
 ) -> Int32Array:
     """Exchange owners of partitions so that each topic is spread more evenly over consumers.
 
-    It is the last step of the optimal assignor: loads, rack cost and the number of moves stay the
-    same.
+    It is the last step of the optimal assignor. Loads, rack cost (of consuming from other racks)
+    and the number of moves stay the same.
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.

@@ -79,8 +79,8 @@ class Members:
 class ExchangeGains:
     """Changes of loads, rack cost and moves that candidate transfers or swaps would cause.
 
-    Negative values are improvements. Candidates are compared by the first attribute, on ties by the
-    next.
+    Rack cost is the cost of reading from other racks. Negative values are improvements. Candidates
+    are compared by the first attribute, on ties by the next.
 
     Attributes:
         over: change of the load beyond capacities.
