@@ -150,7 +150,7 @@ class GeneralAssignment(ABC):
         return.
         """
         moved, repeated = False, RepeatedState()
-        while self._pass_over(slots):
+        while self._run_pass(slots):
             moved = True
             if repeated.is_repeated(self._comparable_state()):
                 # An earlier state recurs, so the client would loop forever.
@@ -158,7 +158,7 @@ class GeneralAssignment(ABC):
                 break
         return moved
 
-    def _pass_over(self, slots: Sequence[int]) -> bool:
+    def _run_pass(self, slots: Sequence[int]) -> bool:
         """Try once to move each given partition to a less loaded member; return whether any moved.
 
         It is one pass of Kafka's ``performReassignments``. ``slots`` are the partitions in order.
@@ -241,7 +241,7 @@ class GeneralAssignment(ABC):
         """
         self._moving = set()
         for _ in range(repeated.length):
-            self._pass_over(slots)
+            self._run_pass(slots)
         names = tuple(map(self._peer.partition_name, sorted(self._moving)))
         return EndlessLoop(repeated.passes, repeated.length, names)
 

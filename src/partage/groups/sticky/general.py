@@ -146,9 +146,9 @@ class ArrayBalancer:
         """
         free = self._inputs.free
         if self._inputs.racks.active:
-            self._pass_over(free, racks=True, filling=True)
+            self._run_pass(free, racks=True, filling=True)
             free = free[self.owner[free] < 0]
-        self._pass_over(free, filling=True)
+        self._run_pass(free, filling=True)
 
     def balance_loads(self, *, watch: bool = False) -> None:
         """Move partitions one by one to subscribers with fewer partitions, until no move helps.
@@ -190,7 +190,7 @@ class ArrayBalancer:
         then never return.
         """
         moved_at_all, repeated = False, RepeatedState()
-        while self._pass_over(slots):
+        while self._run_pass(slots):
             moved_at_all = True
             if repeated.is_repeated(self._snapshot()):
                 # An earlier state recurs, so Kafka's class would loop forever.
@@ -214,14 +214,14 @@ class ArrayBalancer:
         # This runs the passes of one more period.
         begin = self._state[CLOCK]
         for _ in range(repeated.length):
-            self._pass_over(slots)
+            self._run_pass(slots)
         moving = np.flatnonzero(self.seq >= begin)
         names = self._inputs.partition_names(
             moving[np.argsort(self._inputs.claimed.slots.sort_keys[moving])]
         )
         return EndlessLoop(repeated.passes, repeated.length, names)
 
-    def _pass_over(self, slots: Int32Array, *, filling: bool = False, racks: bool = False) -> bool:
+    def _run_pass(self, slots: Int32Array, *, filling: bool = False, racks: bool = False) -> bool:
         """Try once to move each given partition to a less loaded member; return whether any moved.
 
         With ``filling``, the partitions have no owner yet and are assigned. With ``racks``, only

@@ -141,10 +141,10 @@ class _Rows:
         self.high: list[Floats] = []
         self._entries: list[tuple[Ints, Ints, Floats]] = []
 
-    def add(self, low: Any, high: Any) -> Ints:
+    def add_constraints(self, low: Any, high: Any) -> Ints:
         """Add constraints without variables, given their lower and upper limits.
 
-        Return their row numbers, by which `put` adds the variables.
+        Return their row numbers, by which `set_coefficients` adds the variables.
         """
         low, high = np.broadcast_arrays(np.atleast_1d(np.asarray(low, float)), high)
         self.low.append(low.ravel())
@@ -153,7 +153,7 @@ class _Rows:
         out: Ints = np.arange(self.count - low.size, self.count).reshape(low.shape)
         return out
 
-    def put(self, row: Any, column: Any, value: Any) -> None:
+    def set_coefficients(self, row: Any, column: Any, value: Any) -> None:
         """Set the coefficients of variables in constraints, from arrays of rows, columns and
         values.
 
@@ -276,17 +276,17 @@ class _Programme:
         case of a broker is chosen, and the variables of all other cases must be 0.
         """
         rows, column, case = self.rows, self.column, self.case
-        rows.put(rows.add(np.ones(len(case)), 1.0)[:, None], case, 1.0)
+        rows.set_coefficients(rows.add_constraints(np.ones(len(case)), 1.0)[:, None], case, 1.0)
         role, b, q, t = np.nonzero(column >= 0)
         is_whole = (t == q) & (q < self.cases - 1)
         role, b, q, t = (side[~is_whole] for side in (role, b, q, t))
-        limit = rows.add(np.full(len(role), -np.inf), 0.0)
-        rows.put(limit, column[role, b, q, t], 1.0)
-        rows.put(limit, case[b, q], -self.most[role, b, t])
+        limit = rows.add_constraints(np.full(len(role), -np.inf), 0.0)
+        rows.set_coefficients(limit, column[role, b, q, t], 1.0)
+        rows.set_coefficients(limit, case[b, q], -self.most[role, b, t])
         for large in range(self.cases - 1):
-            whole = rows.add(np.zeros(len(case)), 0.0)
-            rows.put(whole, column[:, :, large, large], 1.0)
-            rows.put(whole, case[:, large], -1.0)
+            whole = rows.add_constraints(np.zeros(len(case)), 0.0)
+            rows.set_coefficients(whole, column[:, :, large, large], 1.0)
+            rows.set_coefficients(whole, case[:, large], -1.0)
 
     def _add_bands(self, resource: int) -> Ints:
         """Add the balance limits of one resource on brokers, and return their constraint numbers.
@@ -307,20 +307,22 @@ class _Programme:
             if not len(at):
                 continue
             low, high = ((-np.inf, 0.0), (0.0, np.inf))[side]
-            out[side, at] = rows.add(np.full((len(at), self.cases), low), high)
+            out[side, at] = rows.add_constraints(np.full((len(at), self.cases), low), high)
             unused = (fixed[:brokers] - limit) / self.scale[resource]
-            rows.put(out[side, at], self.case[at], unused[at, None])
-            rows.put(
+            rows.set_coefficients(out[side, at], self.case[at], unused[at, None])
+            rows.set_coefficients(
                 out[side, at][..., None],
                 self.column[:, at],
                 self.weight[resource] / self.scale[resource],
             )
             if allowed:
                 slack = self._new_columns(np.ones((len(at), self.cases), bool), 0.0)
-                rows.put(out[side, at], slack, -1.0 if side == 0 else 1.0)
+                rows.set_coefficients(out[side, at], slack, -1.0 if side == 0 else 1.0)
                 slacks.append(slack.ravel())
         if slacks:
-            rows.put(rows.add(-np.inf, allowed), np.concatenate(slacks), 1.0)
+            rows.set_coefficients(
+                rows.add_constraints(-np.inf, allowed), np.concatenate(slacks), 1.0
+            )
         return out
 
     def _add_rack_bands(self, resource: int) -> Ints:
@@ -336,21 +338,27 @@ class _Programme:
         )[resource, brokers:]
         low, high = task.low[resource, brokers:] - fixed, task.high[resource, brokers:] - fixed
         high = np.where(high >= UNBOUNDED // 2, np.inf, high / self.scale[resource])
-        out = rows.add(low / self.scale[resource], high) if len(low) else np.zeros(0, np.int64)
+        out = (
+            rows.add_constraints(low / self.scale[resource], high)
+            if len(low)
+            else np.zeros(0, np.int64)
+        )
         allowed, slacks = (
             self.max_imbalance.get(f"rack {KINDS[resource]}", 0) / self.scale[resource],
             [],
         )
         for r, row in enumerate(out.tolist()):
-            rows.put(
+            rows.set_coefficients(
                 row, self.column[:, self.rack == r], self.weight[resource] / self.scale[resource]
             )
             if allowed:
                 slack = self._new_columns(np.ones(2, bool), 0.0)
-                rows.put(row, slack, np.array([1.0, -1.0]))
+                rows.set_coefficients(row, slack, np.array([1.0, -1.0]))
                 slacks.append(slack)
         if slacks:
-            rows.put(rows.add(-np.inf, allowed), np.concatenate(slacks), 1.0)
+            rows.set_coefficients(
+                rows.add_constraints(-np.inf, allowed), np.concatenate(slacks), 1.0
+            )
         return out
 
     def _add_classes(self) -> None:
@@ -363,8 +371,8 @@ class _Programme:
         is_open = np.flatnonzero(self.class_of >= 0)
         class_of = self.class_of[is_open]
         factor = np.bincount(class_of, weights=task.factor[is_open], minlength=classes)
-        self._totals = rows.add(factor, factor)
-        rows.put(self._totals, self.column, 1.0)
+        self._totals = rows.add_constraints(factor, factor)
+        rows.set_coefficients(self._totals, self.column, 1.0)
         if not self._has_racks:
             return
         low, high = task.rack_low[task.factor[is_open]], task.rack_high[task.factor[is_open]]
@@ -376,15 +384,15 @@ class _Programme:
             return out
 
         # Columns of classes, racks and brokers: int64[3, B, Q, T] by the rack of each broker.
-        self._on_rack = rows.add(total(low), total(high))
-        self._surplus = rows.add(
+        self._on_rack = rows.add_constraints(total(low), total(high))
+        self._surplus = rows.add_constraints(
             np.full((classes, self.racks), -np.inf), total(np.where(now > high, high, 0))
         )
-        self._arrivals = rows.add(total(np.maximum(low - now, 0)), np.inf)
+        self._arrivals = rows.add_constraints(total(np.maximum(low - now, 0)), np.inf)
         each = self.rack[:, None, None], np.arange(classes)
-        rows.put(self._on_rack.T[each], self.column, 1.0)
-        rows.put(self._surplus.T[each], self.column[_SURPLUS], 1.0)
-        rows.put(self._arrivals.T[each], self.column[_NEW], 1.0)
+        rows.set_coefficients(self._on_rack.T[each], self.column, 1.0)
+        rows.set_coefficients(self._surplus.T[each], self.column[_SURPLUS], 1.0)
+        rows.set_coefficients(self._arrivals.T[each], self.column[_NEW], 1.0)
 
     def solve(self, *, is_integer: bool) -> bool:
         """Solve the mixed-integer programme, or its linear relaxation, with the solver HiGHS.

@@ -629,7 +629,7 @@ class RestrictedMaster:
             if len(sets) == 1 and g >= self.singles:
                 out[slots] = sets[0]
             elif sets:
-                after = [error + self._use_of(p, one, np.ones(len(one))) - target for one in sets]
+                after = [error + self._usage(p, one, np.ones(len(one))) - target for one in sets]
                 best = min(range(len(sets)), key=lambda i: float(after[i] @ after[i]))
                 error, out[slots] = after[best], sets[best]
         return out
@@ -645,14 +645,14 @@ class RestrictedMaster:
         if g < self.singles:
             value = self.values_of(g)
             brokers = np.flatnonzero(value > _LEAST_PART)
-            target = self._use_of(partition, brokers, value[brokers])
+            target = self._usage(partition, brokers, value[brokers])
             return self.likely_sets(g, _MOST_SETS), target
         slots = slice(int(task.first_replica[partition]), int(task.first_replica[partition + 1]))
         sets: dict[tuple[int, ...], Ints] = {}
         target = np.zeros(len(self.kind))
         for part, number in used:
             chosen = np.sort(self.history[number][slots]).astype(np.int64)
-            target += self._use_of(partition, chosen, np.full(len(chosen), part))
+            target += self._usage(partition, chosen, np.full(len(chosen), part))
             sets.setdefault(tuple(chosen.tolist()), chosen)
         return list(sets.values()), target
 
@@ -667,7 +667,7 @@ class RestrictedMaster:
                 out[group].append((float(value), number))
         return out
 
-    def _use_of(self, partition: int, brokers: NDArray[np.integer], fraction: Floats) -> Floats:
+    def _usage(self, partition: int, brokers: NDArray[np.integer], fraction: Floats) -> Floats:
         """Return how much fractions of a partition's replicas add to each balance limit.
 
         ``fraction`` is the fraction of a replica of ``partition`` on each of ``brokers``. The
