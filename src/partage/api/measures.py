@@ -66,9 +66,11 @@ def measure(
     """
     claims = _ClaimedOptima()
     if optimum:
-        facts = judge.Facts(Problem(group, cluster))
-        old_owners = judge.previous_owners(facts.problem, previous)
-        claims = _find_optima(_SolverProblem.of(facts, old_owners), count_by_member(plan, facts))
+        group_arrays = judge.Facts(Problem(group, cluster))
+        old_owners = judge.previous_owners(group_arrays.problem, previous)
+        claims = _find_optima(
+            _SolverProblem.of(group_arrays, old_owners), count_by_member(plan, group_arrays)
+        )
     return judge.measure(
         plan, group, cluster, previous=previous, partition_weight=partition_weight,
         best=claims.best, fewest=claims.fewest, fewest_to_best=claims.fewest_to_best,
@@ -113,20 +115,25 @@ class _SolverProblem:
     ownership: solve.Ownership
 
     @classmethod
-    def of(cls, facts: judge.Facts, old_owners: judge.PreviousOwners) -> _SolverProblem:
-        existing = np.flatnonzero(facts.problem.cluster.partition_exists)
-        existing = existing[np.argsort(facts.topic_of[existing], kind="stable")]
-        at = np.full(len(facts.topic_of), -1, np.int64)
+    def of(cls, group_arrays: judge.Facts, old_owners: judge.PreviousOwners) -> _SolverProblem:
+        existing = np.flatnonzero(group_arrays.problem.cluster.partition_exists)
+        existing = existing[np.argsort(group_arrays.topic_of[existing], kind="stable")]
+        at = np.full(len(group_arrays.topic_of), -1, np.int64)
         at[existing] = np.arange(len(existing))
         # Only existing partitions are ever owned, so that none of the claims is lost.
         of = at[np.repeat(np.arange(len(at)), np.diff(old_owners.start))]
         order = np.argsort(of, kind="stable")
         start = np.searchsorted(of[order], np.arange(len(existing) + 1))
         ownership = solve.Ownership(
-            facts.topic_of[existing], old_owners.owned[existing], start, old_owners.claimant[order]
+            group_arrays.topic_of[existing],
+            old_owners.owned[existing],
+            start,
+            old_owners.claimant[order],
         )
         eligibility = solve.Eligibility(
-            facts.partition_counts, *facts.topics_of_subscriptions, facts.subscription_of
+            group_arrays.partition_counts,
+            *group_arrays.topics_of_subscriptions,
+            group_arrays.subscription_of,
         )
         return cls(existing, len(at), eligibility, ownership)
 
@@ -243,7 +250,7 @@ class _ProblemFacts:
     They are the partition arrays, the previous owners and the most even loads.
 
     Attributes:
-        facts: the subscriptions and partitions as arrays.
+        group_arrays: the subscriptions and partitions as arrays.
     """
 
     def __init__(self, group: Group, cluster: Cluster) -> None:
@@ -313,18 +320,18 @@ class MeasurementCache:
             InvalidProblemError: the weights are malformed.
         """
         cached = self._facts_of(group, cluster)
-        facts = cached.facts
+        group_arrays = cached.facts
         old_owners = cached.old_owners if old_owners is None else old_owners
-        counted = count_by_member(plan, facts)
+        counted = count_by_member(plan, group_arrays)
         weight = None
         if partition_weight is not None:
-            weight = self._checked_weights(partition_weight, len(facts.is_open))
-        found = measure_balance(facts, counted, old_owners, partition_weight=weight)
-        best = self._best_loads(facts) if cached.even_loads is None else cached.even_loads
+            weight = self._checked_weights(partition_weight, len(group_arrays.is_open))
+        found = measure_balance(group_arrays, counted, old_owners, partition_weight=weight)
+        best = self._best_loads(group_arrays) if cached.even_loads is None else cached.even_loads
         fewest = None
         if counted.valid:
-            fewest = self._fewest_moves(facts, old_owners, counted) if found.moved else 0
-        return add_optimum(found, facts, best, fewest)
+            fewest = self._fewest_moves(group_arrays, old_owners, counted) if found.moved else 0
+        return add_optimum(found, group_arrays, best, fewest)
 
     def _checked_weights(self, partition_weight: ArrayLike, partitions: int) -> PartitionWeights:
         # The plans of a group are measured with one array of weights, which is checked once.
@@ -358,70 +365,72 @@ class MeasurementCache:
             self._facts_by_group[key] = _ProblemFacts(group, cluster)
         return self._facts_by_group[key]
 
-    def _best_loads(self, facts: judge.Facts) -> NDArray[np.int64] | None:
+    def _best_loads(self, group_arrays: judge.Facts) -> NDArray[np.int64] | None:
         """Return the number of partitions of each member in the most even assignment (int64[M]).
 
         It is cached, because all plans of a problem are compared with it. None if computing it
         takes too long.
 
         Args:
-            facts: subscriptions and partitions of the problem.
+            group_arrays: subscriptions and partitions of the problem.
         """
         # The cache refers to the cluster, so no other object gets the id in the key.
-        key = _subscriptions_key(facts)
+        key = _subscriptions_key(group_arrays)
         if key not in self._best:
             _forget(self._best)
             loads = None
             try:
-                problem = _SolverProblem.of(facts, judge.previous_owners(facts.problem))
+                problem = _SolverProblem.of(
+                    group_arrays, judge.previous_owners(group_arrays.problem)
+                )
                 best = solve.find_most_even_assignment(problem.eligibility)
                 claim = judge.ClaimedBest(problem.expand_owners(best.owner), best.topic_level)
-                loads = judge.verify_load_certificate(facts, claim)
+                loads = judge.verify_load_certificate(group_arrays, claim)
             except ProblemTooLargeError:
                 pass
-            self._best[key] = facts.problem.cluster, loads
+            self._best[key] = group_arrays.problem.cluster, loads
         return self._best[key][1]
 
     def _fewest_moves(
-        self, facts: judge.Facts, old_owners: judge.PreviousOwners, counts: AssignmentCounts
+        self, group_arrays: judge.Facts, old_owners: judge.PreviousOwners, counts: AssignmentCounts
     ) -> int | None:
         """Return the fewest partition moves that lead to loads as even as the given ones.
 
         It is cached by problem, previous owners and loads. None if computing it takes too long.
 
         Args:
-            facts: subscriptions and partitions of the problem.
+            group_arrays: subscriptions and partitions of the problem.
             old_owners: previous owner of each partition.
             counts: partition counts of the given assignment.
         """
-        closed_form = judge.fewest_moves_of_equal_members(facts, old_owners, counts.loads)
+        closed_form = judge.fewest_moves_of_equal_members(group_arrays, old_owners, counts.loads)
         if closed_form is not None:
             return closed_form
         loads = np.sort(counts.loads)
         digest = blake2b(digest_size=16)
         for array in (old_owners.owned, old_owners.start, old_owners.claimant, loads):
             digest.update(array.tobytes())
-        key = (_subscriptions_key(facts), digest.digest())
+        key = (_subscriptions_key(group_arrays), digest.digest())
         if key not in self._fewest:
             _forget(self._fewest)
             fewest = None
             try:
-                claim = _SolverProblem.of(facts, old_owners).fewest(loads)
-                fewest = judge.verify_moves_certificate(facts, old_owners, loads, claim)
+                claim = _SolverProblem.of(group_arrays, old_owners).fewest(loads)
+                fewest = judge.verify_moves_certificate(group_arrays, old_owners, loads, claim)
             except ProblemTooLargeError:
                 pass
-            self._fewest[key] = facts.problem.cluster, fewest
+            self._fewest[key] = group_arrays.problem.cluster, fewest
         return self._fewest[key][1]
 
 
-def _subscriptions_key(facts: judge.Facts) -> object:
+def _subscriptions_key(group_arrays: judge.Facts) -> object:
     """Return the key under which results are cached for a cluster and a group's subscriptions.
 
     Assignment problems with the same cluster and equal subscriptions have the same key, so they
-    share cached results. ``facts`` has the subscriptions and partitions of one problem.
+    share cached results. ``group_arrays`` has the subscriptions and partitions of one problem.
     """
-    group = facts.problem.group
-    return id(facts.problem.cluster), group.subscriptions, group.subscription_of.tobytes()
+    group = group_arrays.problem.group
+    return id(group_arrays.problem.cluster), group.subscriptions, group.subscription_of.tobytes()
 
 
 def _forget(cache: dict[object, Any]) -> None:

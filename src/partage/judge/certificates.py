@@ -69,7 +69,7 @@ class ClaimedFewest:
 # The bound: let A be the topics with a level above k, and N the members that subscribe to one of
 # them. Only these members may own partitions of A. So the load above k, summed over all members, is
 # at least partitions(A) - k * size(N).
-def verify_load_certificate(facts: Facts, claim: ClaimedBest) -> NDArray[np.int64]:
+def verify_load_certificate(group_arrays: Facts, claim: ClaimedBest) -> NDArray[np.int64]:
     """Verify that no plan has more even loads than the claimed one; return the plan's loads.
 
     A plan assigns each partition to a member. The load of a member is its number of partitions. The
@@ -77,7 +77,7 @@ def verify_load_certificate(facts: Facts, claim: ClaimedBest) -> NDArray[np.int6
     that meets these bounds has the smallest possible largest load and sum of squares.
 
     Args:
-        facts: the members' subscriptions and the partitions, as arrays.
+        group_arrays: the members' subscriptions and the partitions, as arrays.
         claim: the plan and its certificate.
 
     Returns:
@@ -93,23 +93,23 @@ def verify_load_certificate(facts: Facts, claim: ClaimedBest) -> NDArray[np.int6
     >>> verify_load_certificate(facts, claim).tolist()
     [3, 1]
     """
-    loads = _valid_loads(facts, claim.owner)
-    level = _integers(claim.topic_level, len(facts.partition_counts), "topic_level")
-    taking = facts.takes_part
+    loads = _valid_loads(group_arrays, claim.owner)
+    level = _integers(claim.topic_level, len(group_arrays.partition_counts), "topic_level")
+    taking = group_arrays.takes_part
     if not taking.any():
         return loads
-    start, topic = facts.topics_of_subscriptions
+    start, topic = group_arrays.topics_of_subscriptions
     row_level = np.full(len(start) - 1, np.iinfo(np.int64).min)
     np.maximum.at(row_level, np.repeat(np.arange(len(row_level)), np.diff(start)), level[topic])
-    member_level = row_level[facts.subscription_of[taking]]
-    wanted = np.diff(facts.subscriptions_of_topics[0]) > 0
+    member_level = row_level[group_arrays.subscription_of[taking]]
+    wanted = np.diff(group_arrays.subscriptions_of_topics[0]) > 0
     mine = loads[taking]
     low, high = int(mine.min()), int(mine.max())
     # Between these points all terms are linear in k, so that equality at them is enough.
     turns = np.concatenate([mine, level, [low, high]])
     points = np.unique(np.clip(np.concatenate([turns, turns - 1]), low, high))
     over = _above(mine, mine, points) - points * _above(mine, np.ones_like(mine), points)
-    forced = _above(level[wanted], facts.partition_counts[wanted], points)
+    forced = _above(level[wanted], group_arrays.partition_counts[wanted], points)
     forced -= points * _above(member_level, np.ones_like(member_level), points)
     wrong = np.flatnonzero(over != forced)
     if len(wrong):
@@ -137,7 +137,10 @@ def _above(
 # majorised by ``loads``, so the owners' prices sum to at most the i-th highest price times the i-th
 # largest of ``loads``, over all i. The difference is the bound.
 def verify_moves_certificate(
-    facts: Facts, old_owners: PreviousOwners, loads: NDArray[np.integer], claim: ClaimedFewest
+    group_arrays: Facts,
+    old_owners: PreviousOwners,
+    loads: NDArray[np.integer],
+    claim: ClaimedFewest,
 ) -> int:
     """Verify that no plan with loads at least as even has fewer moves; return the moves.
 
@@ -147,7 +150,7 @@ def verify_moves_certificate(
     must meet this bound.
 
     Args:
-        facts: the members' subscriptions and the partitions, as arrays.
+        group_arrays: the members' subscriptions and the partitions, as arrays.
         old_owners: the previous owners of the partitions.
         loads: int[members], numbers of partitions per member, in any order; the compared plans are
             at least as even.
@@ -168,14 +171,14 @@ def verify_moves_certificate(
     >>> verify_moves_certificate(facts, previous_owners(facts.problem), np.array([1, 1]), claim)
     1
     """
-    mine = _valid_loads(facts, claim.owner)
-    price = _integers(claim.price, facts.member_count, "price")
+    mine = _valid_loads(group_arrays, claim.owner)
+    price = _integers(claim.price, group_arrays.member_count, "price")
     if len(price) and int(np.abs(price).max()) > _HIGHEST_PRICE:
         raise CertificateError("a price is beyond all bounds")
     if not is_majorised(mine, loads):
         raise CertificateError("the plan that is to show the fewest moves has less even loads")
     moves = count_moves(old_owners, np.asarray(claim.owner, np.int64))
-    bound = int(_minimum_costs(facts, old_owners, price).sum())
+    bound = int(_minimum_costs(group_arrays, old_owners, price).sum())
     bound -= int(np.dot(np.sort(price), np.sort(_padded(loads, len(price)))))
     if moves != bound:
         raise CertificateError(f"{moves} moves claimed to be fewest, {bound} shown to be needed")
@@ -183,7 +186,7 @@ def verify_moves_certificate(
 
 
 def _minimum_costs(
-    facts: Facts, old_owners: PreviousOwners, member_prices: NDArray[np.int64]
+    group_arrays: Facts, old_owners: PreviousOwners, member_prices: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Return the cost of each partition at its cheapest member, among the subscribers of its topic.
 
@@ -192,18 +195,18 @@ def _minimum_costs(
     would move there.
     """
     far = np.int64(_HIGHEST_PRICE * 4)
-    start, topic = facts.topics_of_subscriptions
+    start, topic = group_arrays.topics_of_subscriptions
     of_row = np.full(len(start) - 1, far)
-    np.minimum.at(of_row, facts.subscription_of, member_prices)
-    of_topic = np.full(len(facts.partition_counts), far)
+    np.minimum.at(of_row, group_arrays.subscription_of, member_prices)
+    of_topic = np.full(len(group_arrays.partition_counts), far)
     np.minimum.at(of_topic, topic, np.repeat(of_row, np.diff(start)))
     partition = np.repeat(np.arange(len(old_owners.owned)), np.diff(old_owners.start))
     claimant = old_owners.claimant
-    good = facts.is_subscribed(claimant, partition)
+    good = group_arrays.is_subscribed(claimant, partition)
     staying = np.full(len(old_owners.owned), far)
     np.minimum.at(staying, partition[good], member_prices[claimant[good]])
-    moving = of_topic[facts.topic_of] + old_owners.owned
-    cheapest: NDArray[np.int64] = np.minimum(staying, moving)[facts.is_open]
+    moving = of_topic[group_arrays.topic_of] + old_owners.owned
+    cheapest: NDArray[np.int64] = np.minimum(staying, moving)[group_arrays.is_open]
     return cheapest
 
 
@@ -224,16 +227,16 @@ def count_moves(old_owners: PreviousOwners, owner: NDArray[np.int64]) -> int:
     return int(np.count_nonzero(~old_owners.may_keep(given, owner[given])))
 
 
-def even_loads_of_equal_members(facts: Facts) -> NDArray[np.int64] | None:
+def even_loads_of_equal_members(group_arrays: Facts) -> NDArray[np.int64] | None:
     """Return the most even numbers of partitions per member, for members with equal subscriptions.
 
     The numbers differ by at most one, for example 3, 3 and 2. The result is int64[members]; it is
-    None if subscriptions differ. ``facts`` has the subscriptions and partitions.
+    None if subscriptions differ. ``group_arrays`` has the subscriptions and partitions.
     """
-    if len(facts.problem.group.subscriptions) != 1:
+    if len(group_arrays.problem.group.subscriptions) != 1:
         return None
-    least, more = divmod(int(np.count_nonzero(facts.is_open)), facts.member_count)
-    loads = np.full(facts.member_count, least, np.int64)
+    least, more = divmod(int(np.count_nonzero(group_arrays.is_open)), group_arrays.member_count)
+    loads = np.full(group_arrays.member_count, least, np.int64)
     loads[:more] += 1
     return loads
 
@@ -243,7 +246,7 @@ def even_loads_of_equal_members(facts: Facts) -> NDArray[np.int64] | None:
 # other members. For the best k a plan meets this bound, because the numbers of partitions that
 # members may keep form a polymatroid (Edmonds 1970).
 def fewest_moves_of_equal_members(
-    facts: Facts, old_owners: PreviousOwners, loads: NDArray[np.integer]
+    group_arrays: Facts, old_owners: PreviousOwners, loads: NDArray[np.integer]
 ) -> int | None:
     """Return the fewest partitions that must move for even loads, for equal subscriptions.
 
@@ -252,7 +255,7 @@ def fewest_moves_of_equal_members(
     differ, or if several members claim the same partition.
 
     Args:
-        facts: the members' subscriptions and the partitions, as arrays.
+        group_arrays: the members' subscriptions and the partitions, as arrays.
         old_owners: the previous owners of the partitions.
         loads: int[members], the loads of a valid plan, in any order.
 
@@ -263,12 +266,12 @@ def fewest_moves_of_equal_members(
     >>> fewest_moves_of_equal_members(facts, previous_owners(facts.problem), np.array([1, 2]))
     1
     """
-    if old_owners.sole_owners is None or len(facts.problem.group.subscriptions) != 1:
+    if old_owners.sole_owners is None or len(group_arrays.problem.group.subscriptions) != 1:
         return None
-    had = old_owners.sole_owners[facts.is_open & old_owners.owned]
-    owned = np.bincount(had[had >= 0], minlength=facts.member_count)
+    had = old_owners.sole_owners[group_arrays.is_open & old_owners.owned]
+    owned = np.bincount(had[had >= 0], minlength=group_arrays.member_count)
     owned.sort()
-    largest, others = np.zeros((2, facts.member_count + 1), np.int64)
+    largest, others = np.zeros((2, group_arrays.member_count + 1), np.int64)
     largest[1:] = loads
     largest[1:].sort()
     largest[1:] = largest[:0:-1].cumsum()
@@ -307,7 +310,7 @@ def _integers(values: NDArray[np.integer], size: int, what: str) -> NDArray[np.i
     return array.astype(np.int64)
 
 
-def _valid_loads(facts: Facts, claimed: NDArray[np.integer]) -> NDArray[np.int64]:
+def _valid_loads(group_arrays: Facts, claimed: NDArray[np.integer]) -> NDArray[np.int64]:
     """Check that an assignment gives each partition to one of its subscribers; return the loads.
 
     The load of a member is its number of partitions. A partition without subscribers must have no
@@ -316,10 +319,13 @@ def _valid_loads(facts: Facts, claimed: NDArray[np.integer]) -> NDArray[np.int64
     Raises:
         CertificateError: the plan is not valid.
     """
-    owner = _integers(claimed, len(facts.is_open), "owner")
-    if not np.array_equal(owner >= 0, facts.is_open) or owner.max(initial=-1) >= facts.member_count:
+    owner = _integers(claimed, len(group_arrays.is_open), "owner")
+    if (
+        not np.array_equal(owner >= 0, group_arrays.is_open)
+        or owner.max(initial=-1) >= group_arrays.member_count
+    ):
         raise CertificateError("the claimed plan does not own exactly the subscribed partitions")
-    given = np.flatnonzero(facts.is_open)
-    if not facts.is_subscribed(owner[given], given).all():
+    given = np.flatnonzero(group_arrays.is_open)
+    if not group_arrays.is_subscribed(owner[given], given).all():
         raise CertificateError("the claimed plan has an owner who does not subscribe")
-    return np.bincount(owner[given], minlength=facts.member_count).astype(np.int64)
+    return np.bincount(owner[given], minlength=group_arrays.member_count).astype(np.int64)

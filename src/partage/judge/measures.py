@@ -123,33 +123,33 @@ class AssignmentCounts:
     valid: bool
 
 
-def count_by_member(assignment: Assignment, facts: Facts) -> AssignmentCounts:
+def count_by_member(assignment: Assignment, group_arrays: Facts) -> AssignmentCounts:
     """Count the partitions of each member in an assignment, and find the owner of each partition.
 
-    The assignment may be invalid; members and partitions that do not exist are left out. ``facts``
-    has the members' subscriptions and the partitions.
+    The assignment may be invalid; members and partitions that do not exist are left out.
+    ``group_arrays`` has the members' subscriptions and the partitions.
     """
-    sole = sole_owners(assignment, facts.problem)
+    sole = sole_owners(assignment, group_arrays.problem)
     if sole is not None:
-        return _tally_sole_owners(assignment, sole, facts)
-    entries = assignment_entries(assignment, facts.problem)
-    partition, member = entries.owned_pairs(facts.problem.cluster.partition_exists)
-    owner = np.full(len(facts.is_open), NOBODY, np.int64)
+        return _tally_sole_owners(assignment, sole, group_arrays)
+    entries = assignment_entries(assignment, group_arrays.problem)
+    partition, member = entries.owned_pairs(group_arrays.problem.cluster.partition_exists)
+    owner = np.full(len(group_arrays.is_open), NOBODY, np.int64)
     owner[partition] = member
     owner[np.bincount(partition, minlength=len(owner)) > 1] = SEVERAL
-    loads = np.bincount(member, minlength=facts.member_count).astype(np.int64)
+    loads = np.bincount(member, minlength=group_arrays.member_count).astype(np.int64)
     strangers = entries.partition[entries.owning & (entries.member < 0)]
     strangers = strangers[strangers >= 0]
     valid = (
-        np.array_equal(owner >= 0, facts.is_open)
-        and bool(facts.is_subscribed(member, partition).all())
-        and not facts.problem.cluster.partition_exists[strangers].any()
+        np.array_equal(owner >= 0, group_arrays.is_open)
+        and bool(group_arrays.is_subscribed(member, partition).all())
+        and not group_arrays.problem.cluster.partition_exists[strangers].any()
     )
     return AssignmentCounts(partition, member, owner, loads, valid)
 
 
 def _tally_sole_owners(
-    assignment: Assignment, owner: NDArray[np.int64], facts: Facts
+    assignment: Assignment, owner: NDArray[np.int64], group_arrays: Facts
 ) -> AssignmentCounts:
     """Count the partitions of each member in an assignment in which no partition has two owners.
 
@@ -159,9 +159,9 @@ def _tally_sole_owners(
     is_owned = owner >= 0
     partition = is_owned.nonzero()[0]
     member = owner[partition]
-    valid = not np.count_nonzero(is_owned != facts.is_open)
-    if valid and len(facts.problem.group.subscriptions) > 1:  # else every owner subscribes
-        valid = bool(facts.is_subscribed(member, partition).all())
+    valid = not np.count_nonzero(is_owned != group_arrays.is_open)
+    if valid and len(group_arrays.problem.group.subscriptions) > 1:  # else every owner subscribes
+        valid = bool(group_arrays.is_subscribed(member, partition).all())
     loads = (assignment.start[1:] - assignment.start[:-1]).astype(np.int64)
     return AssignmentCounts(partition, member, owner, loads, valid)
 
@@ -207,26 +207,29 @@ def measure(
     >>> found.spread, found.moved, found.unowned
     (0, 1, 1)
     """
-    facts = Facts(Problem(group, cluster))
-    counted = count_by_member(assignment, facts)
-    old_owners = previous_owners(facts.problem, previous)
+    group_arrays = Facts(Problem(group, cluster))
+    counted = count_by_member(assignment, group_arrays)
+    old_owners = previous_owners(group_arrays.problem, previous)
     weight = None
     if partition_weight is not None:
-        weight = PartitionWeights.of(partition_weight, len(facts.is_open))
-    found = measure_balance(facts, counted, old_owners, partition_weight=weight)
+        weight = PartitionWeights.of(partition_weight, len(group_arrays.is_open))
+    found = measure_balance(group_arrays, counted, old_owners, partition_weight=weight)
     fewest_moves = None
     if fewest is not None and counted.valid:
-        fewest_moves = verify_moves_certificate(facts, old_owners, counted.loads, fewest)
-    best_loads = None if best is None else verify_load_certificate(facts, best)
+        fewest_moves = verify_moves_certificate(group_arrays, old_owners, counted.loads, fewest)
+    best_loads = None if best is None else verify_load_certificate(group_arrays, best)
     to_best = None
     if best_loads is not None and fewest_to_best is not None:
-        to_best = verify_moves_certificate(facts, old_owners, best_loads, fewest_to_best)
+        to_best = verify_moves_certificate(group_arrays, old_owners, best_loads, fewest_to_best)
     found = replace(found, fewest_moves_to_best=to_best, refused=refused)
-    return add_optimum(found, facts, best_loads, fewest_moves)
+    return add_optimum(found, group_arrays, best_loads, fewest_moves)
 
 
 def add_optimum(
-    measures: Measures, facts: Facts, best_loads: NDArray[np.int64] | None, fewest_moves: int | None
+    measures: Measures,
+    group_arrays: Facts,
+    best_loads: NDArray[np.int64] | None,
+    fewest_moves: int | None,
 ) -> Measures:
     """Return the measured values of an assignment, completed by its distance to the optimum.
 
@@ -234,12 +237,12 @@ def add_optimum(
 
     Args:
         measures: the measured values of the assignment, without an optimum.
-        facts: the members' subscriptions and the partitions, as arrays.
+        group_arrays: the members' subscriptions and the partitions, as arrays.
         best_loads: int64[members], the proven most even loads; None if not known.
         fewest_moves: the proven fewest moves of any valid plan with loads at least as even; None if
             not known.
     """
-    smallest, largest, spread = load_extremes(facts, best_loads)
+    smallest, largest, spread = load_extremes(group_arrays, best_loads)
     return replace(
         measures,
         avoidable=None if fewest_moves is None else measures.moved - fewest_moves,
@@ -250,7 +253,7 @@ def add_optimum(
 
 
 def measure_balance(
-    facts: Facts,
+    group_arrays: Facts,
     counts: AssignmentCounts,
     old_owners: PreviousOwners,
     *,
@@ -261,12 +264,12 @@ def measure_balance(
     `add_optimum` adds the best possible values.
 
     Args:
-        facts: the members' subscriptions and the partitions, as arrays.
+        group_arrays: the members' subscriptions and the partitions, as arrays.
         counts: owner of each partition and load of each member, see `count_by_member`.
         old_owners: the previous owners of the partitions.
         partition_weight: the load of each partition; None if all are equal.
     """
-    loads = counts.loads[facts.takes_part]
+    loads = counts.loads[group_arrays.takes_part]
     smallest, largest, spread = _extremes(loads)
     partitions = int(np.count_nonzero(counts.owner != NOBODY))
     moved = count_moves(old_owners, counts.owner)
@@ -274,20 +277,20 @@ def measure_balance(
         moved += _moved_to_several(old_owners.owned, counts)
     return Measures(
         partitions=partitions,
-        unowned=0 if counts.valid else _count_unowned(facts, counts.owner),
+        unowned=0 if counts.valid else _count_unowned(group_arrays, counts.owner),
         largest=largest,
         smallest=smallest,
         spread=spread,
         idle=len(loads) - int(np.count_nonzero(loads)),
         moved=moved,
-        load_spread=_load_spread(facts, counts, partition_weight),
-        rack_mismatches=_rack_mismatches(facts, counts),
-        colocation=_colocated_fraction(facts, counts.owner),
+        load_spread=_load_spread(group_arrays, counts, partition_weight),
+        rack_mismatches=_rack_mismatches(group_arrays, counts),
+        colocation=_colocated_fraction(group_arrays, counts.owner),
     )
 
 
 def load_extremes(
-    facts: Facts, loads: NDArray[np.int64] | None
+    group_arrays: Facts, loads: NDArray[np.int64] | None
 ) -> tuple[int, int, int] | tuple[None, None, None]:
     """Return the smallest and the largest number of partitions of a member, and their difference.
 
@@ -295,14 +298,14 @@ def load_extremes(
     None.
 
     Args:
-        facts: the members' subscriptions and the partitions, as arrays.
+        group_arrays: the members' subscriptions and the partitions, as arrays.
         loads: int64[members], each member's number of partitions; None if not known.
     """
-    return (None, None, None) if loads is None else _extremes(loads[facts.takes_part])
+    return (None, None, None) if loads is None else _extremes(loads[group_arrays.takes_part])
 
 
-def _count_unowned(facts: Facts, owner: NDArray[np.int64]) -> int:
-    return int(np.count_nonzero(facts.is_open & (owner == NOBODY)))
+def _count_unowned(group_arrays: Facts, owner: NDArray[np.int64]) -> int:
+    return int(np.count_nonzero(group_arrays.is_open & (owner == NOBODY)))
 
 
 def _moved_to_several(owned: NDArray[np.bool_], counted: AssignmentCounts) -> int:
@@ -345,17 +348,17 @@ def member_loads(
     >>> member_loads(plan, group, cluster, [5, 1, 2]).tolist()
     [7.0, 1.0]
     """
-    facts = Facts(Problem(group, cluster))
-    counted = count_by_member(assignment, facts)
+    group_arrays = Facts(Problem(group, cluster))
+    counted = count_by_member(assignment, group_arrays)
     weight = _as_numbers(partition_weight)
     if weight.ndim not in (1, 2):
         raise InvalidProblemError("must be float[P] or float[T, P]", path="partition_weight")
-    size = len(facts.is_open)
+    size = len(group_arrays.is_open)
     found = [
-        _weighted_loads(facts, counted, PartitionWeights.of(row, size))
+        _weighted_loads(group_arrays, counted, PartitionWeights.of(row, size))
         for row in np.atleast_2d(weight)
     ]
-    return found[0] if weight.ndim == 1 else np.array(found).reshape(-1, facts.member_count)
+    return found[0] if weight.ndim == 1 else np.array(found).reshape(-1, group_arrays.member_count)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -385,19 +388,19 @@ class PartitionWeights:
 
 
 def _load_spread(
-    facts: Facts, counts: AssignmentCounts, partition_weight: PartitionWeights | None
+    group_arrays: Facts, counts: AssignmentCounts, partition_weight: PartitionWeights | None
 ) -> float | None:
     """Return the difference between the largest and the smallest relative load of members.
 
     A relative load is the load divided by the member's weight; members of weight 0 do not count.
     The result is None if no member counts, or if neither partitions nor members have weights.
     """
-    if partition_weight is None and facts.has_equal_weights:
+    if partition_weight is None and group_arrays.has_equal_weights:
         return None
-    weight = partition_weight or PartitionWeights(np.ones(len(facts.is_open)))
-    relative = _weighted_loads(facts, counts, weight)[facts.takes_part]
-    if not facts.has_equal_weights:
-        share = facts.member_weights[facts.takes_part]
+    weight = partition_weight or PartitionWeights(np.ones(len(group_arrays.is_open)))
+    relative = _weighted_loads(group_arrays, counts, weight)[group_arrays.takes_part]
+    if not group_arrays.has_equal_weights:
+        share = group_arrays.member_weights[group_arrays.takes_part]
         relative = relative[share > 0] / share[share > 0]
     if not len(relative):
         return None
@@ -413,17 +416,19 @@ def _as_numbers(partition_weight: ArrayLike) -> NDArray[np.float64]:
 
 
 def _weighted_loads(
-    facts: Facts, counts: AssignmentCounts, partition_weights: PartitionWeights
+    group_arrays: Facts, counts: AssignmentCounts, partition_weights: PartitionWeights
 ) -> NDArray[np.float64]:
     # The load of each member: the sum of the weights of its partitions.
     load = np.bincount(
-        counts.member, partition_weights.values[counts.partition], minlength=facts.member_count
+        counts.member,
+        partition_weights.values[counts.partition],
+        minlength=group_arrays.member_count,
     )
     return load.astype(float, copy=False)
 
 
-def _rack_mismatches(facts: Facts, counted: AssignmentCounts) -> int:
-    problem = facts.problem
+def _rack_mismatches(group_arrays: Facts, counted: AssignmentCounts) -> int:
+    problem = group_arrays.problem
     if not problem.group.has_racks:
         return 0
     start, rack = (array.astype(np.int64) for array in problem.cluster.partition_racks)
@@ -436,14 +441,14 @@ def _rack_mismatches(facts: Facts, counted: AssignmentCounts) -> int:
     return int(np.count_nonzero(known & ~there))
 
 
-def _colocated_fraction(facts: Facts, owner: NDArray[np.int64]) -> float | None:
+def _colocated_fraction(group_arrays: Facts, owner: NDArray[np.int64]) -> float | None:
     """Return the fraction of partition numbers that have one owner in all co-partitioned topics.
 
-    Co-partitioned topics have equal partition numbers and equal subscribers. ``facts`` lists them;
-    ``owner`` is the owner of each partition, -1 for none (int64[partitions]).
+    Co-partitioned topics have equal partition numbers and equal subscribers. ``group_arrays`` lists
+    them; ``owner`` is the owner of each partition, -1 for none (int64[partitions]).
     """
     together = total = 0
-    for topics in facts.co_partitioned:
+    for topics in group_arrays.co_partitioned:
         owners = owner[topics]
         one = (owners == owners[0]).all(axis=0) & (owners[0] >= 0)
         together += int(np.count_nonzero(one))

@@ -75,23 +75,26 @@ def verify_certificate(plan: Plan, group: Group, cluster: Cluster) -> Mapping[st
     certificate = plan.certificate
     if not isinstance(certificate, Certificate):
         raise CertificateError("the plan has no certificate")
-    facts = Facts(Problem(group, cluster))
+    group_arrays = Facts(Problem(group, cluster))
     settled = plan.settled()
     if tuple(settled.members) != group.ids or settled.index is not cluster.index:
         raise CertificateError("the plan is of another group or cluster")
     if not np.array_equal(settled.owner, certificate.owner):
         raise CertificateError("the certificate is not about the owners of this plan")
-    old_owners = previous_owners(facts.problem)
+    old_owners = previous_owners(group_arrays.problem)
     if certificate.balance == "counts" and "max_moves" in certificate.details:
-        proven, bounds = _verify_with_move_limit(facts, old_owners, certificate)
+        proven, bounds = _verify_with_move_limit(group_arrays, old_owners, certificate)
     elif certificate.balance == "counts":
-        proven = bounds = _verify_counts(facts, old_owners, certificate)
+        proven = bounds = _verify_counts(group_arrays, old_owners, certificate)
     elif certificate.balance == "loads":
-        proven, bounds = _verify_weighted_loads(facts, old_owners, certificate)
+        proven, bounds = _verify_weighted_loads(group_arrays, old_owners, certificate)
     else:
         raise CertificateError(f"{certificate.balance!r} is nothing that could be balanced")
     if TOPIC_EXCESS in certificate.figures:
-        proven = {**proven, TOPIC_EXCESS: _topic_excess(facts, np.asarray(certificate.owner))}
+        proven = {
+            **proven,
+            TOPIC_EXCESS: _topic_excess(group_arrays, np.asarray(certificate.owner)),
+        }
         bounds = {**bounds, TOPIC_EXCESS: 0}
     for name, value in certificate.figures.items():
         if name not in proven or not _equal(name, value, proven[name]):
@@ -110,7 +113,7 @@ def _equal(name: str, a: float, b: float) -> bool:
 
 
 def _verify_weighted_loads(
-    facts: Facts, old_owners: PreviousOwners, certificate: Certificate
+    group_arrays: Facts, old_owners: PreviousOwners, certificate: Certificate
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Verify the certificate of an assignment whose partitions have different weights.
 
@@ -118,14 +121,16 @@ def _verify_weighted_loads(
     values, and the lower bounds that the certificate proves.
     """
     owner = np.asarray(certificate.owner, np.int64)
-    _valid_loads(facts, owner)
+    _valid_loads(group_arrays, owner)
     moves = count_moves(old_owners, owner)
-    table = _rack_table(facts, certificate)
-    of = weigh_plan(facts, certificate)
+    table = _rack_table(group_arrays, certificate)
+    of = weigh_plan(group_arrays, certificate)
     together = certificate.details.get("together")
     if together is not None:
         _check_colocation(
-            facts, owner, _integers(np.asarray(together), len(facts.partition_counts), "together")
+            group_arrays,
+            owner,
+            _integers(np.asarray(together), len(group_arrays.partition_counts), "together"),
         )
     proven = {
         "on weight 0": of.misplaced, "overload": of.overload, "largest": of.largest,
@@ -133,14 +138,14 @@ def _verify_weighted_loads(
         "moves": moves,
     }  # fmt: skip
     bounds = {
-        name: proven_bound(facts, old_owners, certificate, of, name) for name in certificate.bounds
-        if name in {"overload", "largest"}
+        name: proven_bound(group_arrays, old_owners, certificate, of, name)
+        for name in certificate.bounds if name in {"overload", "largest"}
     }  # fmt: skip
     return proven, bounds
 
 
 def _check_colocation(
-    facts: Facts, owner: NDArray[np.int64], colocation_set: NDArray[np.int64]
+    group_arrays: Facts, owner: NDArray[np.int64], colocation_set: NDArray[np.int64]
 ) -> None:
     """Check that partitions with the same number in co-located topics have the same owner.
 
@@ -150,9 +155,12 @@ def _check_colocation(
     Raises:
         CertificateError: two such partitions have different owners.
     """
-    number = facts.problem.index.number_of.astype(np.int64)
-    rows = np.flatnonzero(facts.is_open & (colocation_set[facts.topic_of] >= 0))
-    key = colocation_set[facts.topic_of[rows]] * (int(number.max(initial=0)) + 1) + number[rows]
+    number = group_arrays.problem.index.number_of.astype(np.int64)
+    rows = np.flatnonzero(group_arrays.is_open & (colocation_set[group_arrays.topic_of] >= 0))
+    key = (
+        colocation_set[group_arrays.topic_of[rows]] * (int(number.max(initial=0)) + 1)
+        + number[rows]
+    )
     order = np.argsort(key, kind="stable")
     same = key[order][1:] == key[order][:-1]
     if (same & (owner[rows[order]][1:] != owner[rows[order]][:-1])).any():
@@ -160,33 +168,33 @@ def _check_colocation(
 
 
 def _verify_counts(
-    facts: Facts, old_owners: PreviousOwners, certificate: Certificate
+    group_arrays: Facts, old_owners: PreviousOwners, certificate: Certificate
 ) -> dict[str, float]:
     if certificate.topic_level is None or certificate.price is None:
         raise CertificateError("a certificate of counts needs levels and prices")
     owner = np.asarray(certificate.owner, np.int64)
-    loads = verify_load_certificate(facts, ClaimedBest(owner, certificate.topic_level))
-    price = _integers(certificate.price, facts.member_count, "price")
+    loads = verify_load_certificate(group_arrays, ClaimedBest(owner, certificate.topic_level))
+    price = _integers(certificate.price, group_arrays.member_count, "price")
     if len(price) and int(np.abs(price).max()) > _HIGHEST_PRICE:
         raise CertificateError("a price is beyond all bounds")
     moves = count_moves(old_owners, owner)
-    table = _rack_table(facts, certificate)
+    table = _rack_table(group_arrays, certificate)
     weight = certificate.rack_weight
     if (
         table is not None
-        and not int((old_owners.owned & facts.is_open).sum()) < weight < _HIGHEST_PRICE
+        and not int((old_owners.owned & group_arrays.is_open).sum()) < weight < _HIGHEST_PRICE
     ):
         raise CertificateError(f"rack_weight {weight} does not outweigh all moves")
     racks = 0 if table is None else _rack_cost(table, owner)
-    bound = int(_minimum_costs(facts, old_owners, price, table, weight).sum())
+    bound = int(_minimum_costs(group_arrays, old_owners, price, table, weight).sum())
     bound -= int(np.dot(np.sort(price), np.sort(loads)))
     cost = weight * racks + moves
     if cost != bound:
         raise CertificateError(f"a cost of {cost} claimed to be least, {bound} shown to be needed")
-    return plan_costs(facts, loads, moves, racks)
+    return plan_costs(group_arrays, loads, moves, racks)
 
 
-def _topic_excess(facts: Facts, owner: NDArray[np.integer]) -> int:
+def _topic_excess(group_arrays: Facts, owner: NDArray[np.integer]) -> int:
     """Return how much more unevenly than necessary an assignment spreads topics over members.
 
     It is 0 for the best possible spread. Precisely, it is half the difference between the
@@ -194,19 +202,23 @@ def _topic_excess(facts: Facts, owner: NDArray[np.integer]) -> int:
     ``owner`` is -1 for partitions without an owner.
     """
     given = np.flatnonzero(owner >= 0)
-    cells = facts.topic_of[given] * facts.member_count + owner[given]
+    cells = group_arrays.topic_of[given] * group_arrays.member_count + owner[given]
     counts = np.unique(cells, return_counts=True)[1].astype(np.int64)
-    start, subscription = facts.subscriptions_of_topics
+    start, subscription = group_arrays.subscriptions_of_topics
     of = np.repeat(np.arange(len(start) - 1), np.diff(start))
-    size = np.bincount(facts.subscription_of, minlength=len(facts.problem.group.subscriptions))
-    members = np.bincount(of, size[subscription], len(facts.partition_counts)).astype(np.int64)
-    base, extra = np.divmod(facts.partition_counts, np.maximum(members, 1))
+    size = np.bincount(
+        group_arrays.subscription_of, minlength=len(group_arrays.problem.group.subscriptions)
+    )
+    members = np.bincount(of, size[subscription], len(group_arrays.partition_counts)).astype(
+        np.int64
+    )
+    base, extra = np.divmod(group_arrays.partition_counts, np.maximum(members, 1))
     even = base * base * (members - extra) + (base + 1) * (base + 1) * extra
     return int(((counts * counts).sum() - even[members > 0].sum()) // 2)
 
 
 def _verify_with_move_limit(
-    facts: Facts, old_owners: PreviousOwners, certificate: Certificate
+    group_arrays: Facts, old_owners: PreviousOwners, certificate: Certificate
 ) -> tuple[dict[str, float], dict[str, float]]:
     limit, move = certificate.details["max_moves"], certificate.details.get("move_weight")
     if not isinstance(limit, int) or not isinstance(move, int) or move < 0:
@@ -214,18 +226,20 @@ def _verify_with_move_limit(
     if certificate.price is None:
         raise CertificateError("a certificate of counts needs prices")
     owner = np.asarray(certificate.owner, np.int64)
-    loads, moves = _valid_loads(facts, owner), count_moves(old_owners, owner)
+    loads, moves = _valid_loads(group_arrays, owner), count_moves(old_owners, owner)
     if moves > limit:
         raise CertificateError(f"{moves} moves are more than the limit of {limit}")
-    _verify_load_levels(facts, old_owners, certificate, loads, limit)
-    table, weight = _rack_table(facts, certificate), certificate.rack_weight
-    price = _prices(facts, certificate.price)
+    _verify_load_levels(group_arrays, old_owners, certificate, loads, limit)
+    table, weight = _rack_table(group_arrays, certificate), certificate.rack_weight
+    price = _prices(group_arrays, certificate.price)
     if not 0 <= weight < _HIGHEST_PRICE or move >= _HIGHEST_PRICE or (table and not weight):
         raise CertificateError(f"weights {weight} and {move} are out of range")
     racks = 0 if table is None else _rack_cost(table, owner)
-    least = int(_minimum_costs(facts, old_owners, price, table, weight, move_weight=move).sum())
+    least = int(
+        _minimum_costs(group_arrays, old_owners, price, table, weight, move_weight=move).sum()
+    )
     least -= int(np.dot(np.sort(price), np.sort(loads)))
-    mine = loads[facts.takes_part]
+    mine = loads[group_arrays.takes_part]
     spread = int(mine.max() - mine.min()) if len(mine) else 0
     proven: dict[str, float] = {
         "largest": int(mine.max(initial=0)), "spread": spread, "rack cost": racks, "moves": moves,
@@ -235,7 +249,7 @@ def _verify_with_move_limit(
 
 
 def _verify_load_levels(
-    facts: Facts,
+    group_arrays: Facts,
     old_owners: PreviousOwners,
     certificate: Certificate,
     loads: NDArray[np.int64],
@@ -252,16 +266,16 @@ def _verify_load_levels(
     """
     given = certificate.details.get("levels")
     proofs = dict(given) if isinstance(given, tuple) else {}
-    part = loads[facts.takes_part]
+    part = loads[group_arrays.takes_part]
     for level in np.unique(part[part > 0]).tolist():
-        price = _prices(facts, proofs.get(level, np.zeros(0, np.int64)))
+        price = _prices(group_arrays, proofs.get(level, np.zeros(0, np.int64)))
         if price.min(initial=0) < 0:
             raise CertificateError(f"a price for level {level} is negative")
         # One member less at this level, as many above it, and no bound below.
         best = np.maximum(part, level - 1)
         best[np.flatnonzero(part >= level)[part[part >= level].argmin()]] = level - 1
-        shown = int(_minimum_costs(facts, old_owners, price, None, 0).sum())
-        target = np.zeros(facts.member_count, np.int64)
+        shown = int(_minimum_costs(group_arrays, old_owners, price, None, 0).sum())
+        target = np.zeros(group_arrays.member_count, np.int64)
         target[: len(best)] = best
         shown -= int(np.dot(np.sort(price), np.sort(target)))
         if shown <= max_moves:
@@ -271,40 +285,47 @@ def _verify_load_levels(
             )
 
 
-def _prices(facts: Facts, values: NDArray[np.int64]) -> NDArray[np.int64]:
-    price = _integers(values, facts.member_count, "price")
+def _prices(group_arrays: Facts, values: NDArray[np.int64]) -> NDArray[np.int64]:
+    price = _integers(values, group_arrays.member_count, "price")
     if len(price) and int(np.abs(price).max()) > _HIGHEST_PRICE:
         raise CertificateError("a price is beyond all bounds")
     return price
 
 
-def plan_costs(facts: Facts, loads: NDArray[np.int64], moves: int, racks: int) -> dict[str, float]:
+def plan_costs(
+    group_arrays: Facts, loads: NDArray[np.int64], moves: int, racks: int
+) -> dict[str, float]:
     """Return the costs of an assignment as a dict: "spread", "rack cost" and "moves".
 
     The spread is the largest minus the smallest number of partitions of a member that subscribes to
     an existing partition. Rack cost is the cost of consuming from other racks.
 
     Args:
-        facts: the members' subscriptions and the partitions, as arrays.
+        group_arrays: the members' subscriptions and the partitions, as arrays.
         loads: int64[members], each member's number of partitions.
         moves: number of partitions that change their owner.
         racks: the plan's rack cost.
     """
-    mine = loads[facts.takes_part]
+    mine = loads[group_arrays.takes_part]
     spread = int(mine.max() - mine.min()) if len(mine) else 0
     return {"spread": spread, "rack cost": racks, "moves": moves}
 
 
-def _rack_table(facts: Facts, certificate: Certificate) -> RackTable | None:
+def _rack_table(group_arrays: Facts, certificate: Certificate) -> RackTable | None:
     # None if racks do not matter.
     costs = certificate.racks
     if costs is None:
         return None
-    traffic = np.ones(len(facts.is_open)) if costs.traffic is None else np.asarray(costs.traffic)
-    good = traffic.shape == facts.is_open.shape and (np.isfinite(traffic) & (traffic >= 0)).all()
+    traffic = (
+        np.ones(len(group_arrays.is_open)) if costs.traffic is None else np.asarray(costs.traffic)
+    )
+    good = (
+        traffic.shape == group_arrays.is_open.shape
+        and (np.isfinite(traffic) & (traffic >= 0)).all()
+    )
     if not good or not costs.unit > 0:
         raise CertificateError("traffic must be finite numbers, one a partition, and unit positive")
-    return costs.table(facts.problem)
+    return costs.table(group_arrays.problem)
 
 
 def _rack_cost(table: RackTable, owner: NDArray[np.int64]) -> int:
@@ -313,7 +334,7 @@ def _rack_cost(table: RackTable, owner: NDArray[np.int64]) -> int:
 
 
 def _minimum_costs(
-    facts: Facts,
+    group_arrays: Facts,
     old_owners: PreviousOwners,
     member_prices: NDArray[np.int64],
     rack_costs: RackTable | None,
@@ -328,30 +349,30 @@ def _minimum_costs(
     plus ``move_weight`` if the partition would move there.
     """
     if rack_costs is None:
-        nowhere = np.zeros(len(facts.is_open), np.int64)
+        nowhere = np.zeros(len(group_arrays.is_open), np.int64)
         rack_costs = RackTable(
             nowhere, np.zeros(len(member_prices), np.int64), np.zeros((1, 1), np.int64)
         )
     far = np.int64(_HIGHEST_PRICE * 4)
     columns = rack_costs.cost.shape[1]
-    start, topic = facts.topics_of_subscriptions
+    start, topic = group_arrays.topics_of_subscriptions
     of_row = np.full((len(start) - 1, columns), far)
-    np.minimum.at(of_row, (facts.subscription_of, rack_costs.row), member_prices)
-    of_topic = np.full((len(facts.partition_counts), columns), far)
+    np.minimum.at(of_row, (group_arrays.subscription_of, rack_costs.row), member_prices)
+    of_topic = np.full((len(group_arrays.partition_counts), columns), far)
     np.minimum.at(of_topic, topic, np.repeat(of_row, np.diff(start), axis=0))
-    moving = np.full(len(facts.is_open), far)
+    moving = np.full(len(group_arrays.is_open), far)
     for j in range(columns):
         away = rack_weight * rack_costs.cost[rack_costs.profile, j]
-        np.minimum(moving, of_topic[facts.topic_of, j] + away, out=moving)
-    staying = np.full(len(facts.is_open), far)
+        np.minimum(moving, of_topic[group_arrays.topic_of, j] + away, out=moving)
+    staying = np.full(len(group_arrays.is_open), far)
     partition = np.repeat(np.arange(len(old_owners.owned)), np.diff(old_owners.start))
     claimant = old_owners.claimant
-    good = facts.is_subscribed(claimant, partition)
+    good = group_arrays.is_subscribed(claimant, partition)
     partition, claimant = partition[good], claimant[good]
     away = rack_weight * rack_costs.cost[rack_costs.profile[partition], rack_costs.row[claimant]]
     np.minimum.at(staying, partition, member_prices[claimant] + away)
     cheapest: NDArray[np.int64] = np.minimum(staying, moving + move_weight * old_owners.owned)[
-        facts.is_open
+        group_arrays.is_open
     ]
     return cheapest
 
@@ -391,35 +412,40 @@ class WeightedFigures:
     spread: float
 
 
-def weigh_plan(facts: Facts, certificate: Certificate) -> WeightedFigures:
+def weigh_plan(group_arrays: Facts, certificate: Certificate) -> WeightedFigures:
     """Measure the weighted loads of a group's members under an assignment.
 
     The weights of partitions are those in the assignment's certificate; they are checked first.
 
     Args:
-        facts: the members' subscriptions and the partitions, as arrays.
+        group_arrays: the members' subscriptions and the partitions, as arrays.
         certificate: the plan with its claimed values, weights and bounds.
 
     Raises:
         CertificateError: the weights are malformed.
     """
     given = certificate.details.get("weight")
-    weight = np.ones(len(facts.is_open)) if given is None else np.asarray(given, float)
-    if weight.shape != facts.is_open.shape or not (np.isfinite(weight) & (weight >= 0)).all():
+    weight = np.ones(len(group_arrays.is_open)) if given is None else np.asarray(given, float)
+    if (
+        weight.shape != group_arrays.is_open.shape
+        or not (np.isfinite(weight) & (weight >= 0)).all()
+    ):
         raise CertificateError("weights must be finite numbers, one a partition, none negative")
     owner = np.asarray(certificate.owner)
     mine = owner >= 0
-    load = np.bincount(owner[mine], weight[mine], minlength=facts.member_count).astype(float)
-    group = facts.problem.group
+    load = np.bincount(owner[mine], weight[mine], minlength=group_arrays.member_count).astype(float)
+    group = group_arrays.problem.group
     speed = np.array([m.weight for m in group], float)
     limit = np.array([np.inf if m.capacity is None else m.capacity for m in group], float)
     capacity = np.where(speed > 0, limit, 0.0)
-    counts = facts.takes_part & (speed > 0)
+    counts = group_arrays.takes_part & (speed > 0)
     relative = load[counts] / speed[counts]
     overload = float(np.maximum(load - capacity, 0.0).sum())
     given = np.flatnonzero(mine)
     given = given[speed[owner[given]] <= 0]
-    misplaced = int(np.count_nonzero(_subscribed(facts, counts)[facts.topic_of[given]]))
+    misplaced = int(
+        np.count_nonzero(_subscribed(group_arrays, counts)[group_arrays.topic_of[given]])
+    )
     largest, spread = 0.0, 0.0
     if len(relative):
         largest, spread = float(relative.max()), float(relative.max() - relative.min())
@@ -428,17 +454,17 @@ def weigh_plan(facts: Facts, certificate: Certificate) -> WeightedFigures:
     )
 
 
-def _subscribed(facts: Facts, members: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    start, topic = facts.topics_of_subscriptions
+def _subscribed(group_arrays: Facts, members: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    start, topic = group_arrays.topics_of_subscriptions
     used = np.zeros(len(start) - 1, bool)
-    used[facts.subscription_of[members]] = True
-    wanted = np.zeros(len(facts.partition_counts), bool)
+    used[group_arrays.subscription_of[members]] = True
+    wanted = np.zeros(len(group_arrays.partition_counts), bool)
     wanted[topic[np.repeat(used, np.diff(start))]] = True
     return wanted
 
 
 def proven_bound(
-    facts: Facts,
+    group_arrays: Facts,
     old_owners: PreviousOwners,
     certificate: Certificate,
     measured: WeightedFigures,
@@ -450,7 +476,7 @@ def proven_bound(
     the proof; this function computes the bound from them.
 
     Args:
-        facts: the members' subscriptions and the partitions, as arrays.
+        group_arrays: the members' subscriptions and the partitions, as arrays.
         old_owners: the previous owners of the partitions.
         certificate: the plan with its claimed values and bounds.
         measured: the weights of partitions and members.
@@ -465,24 +491,24 @@ def proven_bound(
         raise CertificateError(f"the certificate proves no bound of {name}")
     kind, topics, most = argument
     numbers = np.asarray(topics, np.int64).reshape(-1)
-    if ((numbers < 0) | (numbers >= len(facts.partition_counts))).any():
+    if ((numbers < 0) | (numbers >= len(group_arrays.partition_counts))).any():
         raise CertificateError(f"the argument for the bound of {name} is about unknown topics")
-    inside = np.zeros(len(facts.partition_counts), bool)
+    inside = np.zeros(len(group_arrays.partition_counts), bool)
     inside[numbers] = True
     if kind == "none":
         return 0.0
     if kind == "moves":
-        return _bound_by_moves(facts, old_owners, certificate, measured)
-    who = _subscribers(facts, inside)
-    weight = _weights_by_owner_choice(facts, certificate, measured, inside)
+        return _bound_by_moves(group_arrays, old_owners, certificate, measured)
+    who = _subscribers(group_arrays, inside)
+    weight = _weights_by_owner_choice(group_arrays, certificate, measured, inside)
     if name == "overload":
         return max(0.0, float(weight.sum() - measured.capacity[who].sum()))
     who &= measured.counts
     # A plan without misplaced partitions spills nothing to members of weight 0.
     spilled = measured.overload if measured.misplaced else 0.0
-    if not measured.misplaced and (facts.takes_part & ~measured.counts).any():
+    if not measured.misplaced and (group_arrays.takes_part & ~measured.counts).any():
         weight = _weights_by_owner_choice(
-            facts, certificate, measured, inside & _subscribed(facts, measured.counts)
+            group_arrays, certificate, measured, inside & _subscribed(group_arrays, measured.counts)
         )
     if not who.any() or not len(weight):
         return 0.0
@@ -502,28 +528,31 @@ def proven_bound(
     raise CertificateError(f"{kind!r} is no argument for a bound")
 
 
-def _subscribers(facts: Facts, topics: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    start, topic = facts.topics_of_subscriptions
+def _subscribers(group_arrays: Facts, topics: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    start, topic = group_arrays.topics_of_subscriptions
     row = np.repeat(np.arange(len(start) - 1), np.diff(start))
     wants = np.zeros(len(start) - 1, bool)
     wants[row[topics[topic]]] = True
-    return wants[facts.subscription_of]
+    return wants[group_arrays.subscription_of]
 
 
 def _weights_by_owner_choice(
-    facts: Facts, certificate: Certificate, measured: WeightedFigures, topics: NDArray[np.bool_]
+    group_arrays: Facts,
+    certificate: Certificate,
+    measured: WeightedFigures,
+    topics: NDArray[np.bool_],
 ) -> NDArray[np.float64]:
     """Return the total weight of each set of partitions that must have the same owner.
 
     Any other partition is a set by itself. ``topics`` (bool[topics]) selects the topics; the
     certificate lists the sets.
     """
-    rows = np.flatnonzero(facts.is_open & topics[facts.topic_of])
+    rows = np.flatnonzero(group_arrays.is_open & topics[group_arrays.topic_of])
     family = certificate.details.get("together")
     if family is None:
         return measured.weight[rows]
-    mine = np.asarray(family, np.int64)[facts.topic_of[rows]]
-    number = facts.problem.index.number_of[rows].astype(np.int64)
+    mine = np.asarray(family, np.int64)[group_arrays.topic_of[rows]]
+    number = group_arrays.problem.index.number_of[rows].astype(np.int64)
     wide = int(number.max(initial=0)) + 1
     alone = rows + wide * (int(mine.max(initial=0)) + 1)
     _, item = np.unique(np.where(mine < 0, alone, mine * wide + number), return_inverse=True)
@@ -531,7 +560,10 @@ def _weights_by_owner_choice(
 
 
 def _bound_by_moves(
-    facts: Facts, old_owners: PreviousOwners, certificate: Certificate, measured: WeightedFigures
+    group_arrays: Facts,
+    old_owners: PreviousOwners,
+    certificate: Certificate,
+    measured: WeightedFigures,
 ) -> float:
     """Return a lower bound of the largest load of any assignment within the limit of moves.
 
@@ -544,11 +576,11 @@ def _bound_by_moves(
     if not isinstance(limit, int):
         raise CertificateError("a bound by moves needs a limit of moves")
     partition = np.repeat(np.arange(len(old_owners.owned)), np.diff(old_owners.start))
-    good = facts.is_open[partition]
-    good[good] = facts.is_subscribed(old_owners.claimant[good], partition[good])
+    good = group_arrays.is_open[partition]
+    good[good] = group_arrays.is_subscribed(old_owners.claimant[good], partition[good])
     able = np.bincount(partition[good], minlength=len(old_owners.owned))
     moves = count_moves(old_owners, np.asarray(certificate.owner, np.int64))
-    forced = int(np.count_nonzero(facts.is_open & old_owners.owned & (able == 0)))
+    forced = int(np.count_nonzero(group_arrays.is_open & old_owners.owned & (able == 0)))
     sole = good & (able[partition] == 1) & measured.counts[old_owners.claimant]
     remaining: list[float] = []
     for m in np.unique(old_owners.claimant[sole]).tolist():

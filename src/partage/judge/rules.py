@@ -104,11 +104,11 @@ def check(
     >>> [str(b) for b in check(plan, Group([Member("c1", ["orders"])]), cluster)]
     ['orders-1 has subscribers but no owner']
     """
-    facts = Facts(Problem(group, cluster))
-    return list(_find_breaches(assignment, facts, several_owners=several_owners))
+    group_arrays = Facts(Problem(group, cluster))
+    return list(_find_breaches(assignment, group_arrays, several_owners=several_owners))
 
 
-def count_breaches(assignment: Assignment, facts: Facts, old_owners: PreviousOwners) -> int:
+def count_breaches(assignment: Assignment, group_arrays: Facts, old_owners: PreviousOwners) -> int:
     """Count how often an assignment breaks a rule, for example leaves a partition without an owner.
 
     The result equals the number of entries that `check` returns. It is computed from arrays, which
@@ -116,15 +116,15 @@ def count_breaches(assignment: Assignment, facts: Facts, old_owners: PreviousOwn
 
     Args:
         assignment: the assignment to check, valid or not.
-        facts: the members' subscriptions and the partitions.
+        group_arrays: the members' subscriptions and the partitions.
         old_owners: the previous owners, instead of the partitions that the members report as owned.
     """
-    problem = facts.problem
+    problem = group_arrays.problem
     owner = sole_owners(assignment, problem)
     if owner is not None:
         given = np.flatnonzero(owner >= 0)
-        unsubscribed = ~facts.is_subscribed(owner[given], given)
-        missing = facts.is_open & (owner < 0)
+        unsubscribed = ~group_arrays.is_subscribed(owner[given], given)
+        missing = group_arrays.is_open & (owner < 0)
         withheld = getattr(assignment, "withheld", given[:0])
         missing[withheld[np.diff(old_owners.start)[withheld] > 0]] = False
         return int(np.count_nonzero(unsubscribed) + np.count_nonzero(missing))
@@ -133,22 +133,24 @@ def count_breaches(assignment: Assignment, facts: Facts, old_owners: PreviousOwn
 
 
 def _find_breaches(
-    assignment: Assignment, facts: Facts, *, several_owners: bool
+    assignment: Assignment, group_arrays: Facts, *, several_owners: bool
 ) -> Iterator[Breach]:
     """Yield every violation of a rule by an assignment, one kind of rule after the other.
 
     With ``several_owners`` (share groups), a partition may have several owners.
     """
-    group, cluster = facts.problem.group, facts.problem.cluster
-    entries = assignment_entries(assignment, facts.problem)
+    group, cluster = group_arrays.problem.group, group_arrays.problem.cluster
+    entries = assignment_entries(assignment, group_arrays.problem)
     there = entries.partition >= 0
     there[there] = cluster.partition_exists[entries.partition[there]]
     yield from _members(assignment, group)
     yield from _unresolved(assignment, cluster)
     yield from _gone(assignment, entries, there, cluster)
-    yield from _unsubscribed(assignment, entries, there, facts)
-    yield from _repeated(assignment, entries, there, facts, several_owners=several_owners)
-    yield from _unowned(entries, there, facts, _partitions_to_revoke(assignment, entries, facts))
+    yield from _unsubscribed(assignment, entries, there, group_arrays)
+    yield from _repeated(assignment, entries, there, group_arrays, several_owners=several_owners)
+    yield from _unowned(
+        entries, there, group_arrays, _partitions_to_revoke(assignment, entries, group_arrays)
+    )
 
 
 def _members(assignment: Assignment, group: Group) -> Iterator[Breach]:
@@ -195,19 +197,22 @@ def _gone(
 
 
 def _unsubscribed(
-    assignment: Assignment, entries: AssignmentEntries, there: NDArray[np.bool_], facts: Facts
+    assignment: Assignment,
+    entries: AssignmentEntries,
+    there: NDArray[np.bool_],
+    group_arrays: Facts,
 ) -> Iterator[Breach]:
     mine = np.flatnonzero(there & (entries.member >= 0) & ~entries.releasing)
-    mine = mine[~facts.is_subscribed(entries.member[mine], entries.partition[mine])]
+    mine = mine[~group_arrays.is_subscribed(entries.member[mine], entries.partition[mine])]
     for i in mine.tolist():
-        yield _named(BreachKind.UNSUBSCRIBED, assignment, entries, i, facts)
+        yield _named(BreachKind.UNSUBSCRIBED, assignment, entries, i, group_arrays)
 
 
 def _repeated(
     assignment: Assignment,
     entries: AssignmentEntries,
     there: NDArray[np.bool_],
-    facts: Facts,
+    group_arrays: Facts,
     *,
     several_owners: bool,
 ) -> Iterator[Breach]:
@@ -215,14 +220,14 @@ def _repeated(
     mine = np.flatnonzero(there)
     mine = mine[_again((entries.partition[mine] << 32) | entries.name[mine])]
     for i in mine.tolist():
-        yield _named(BreachKind.LISTED_TWICE, assignment, entries, i, facts)
+        yield _named(BreachKind.LISTED_TWICE, assignment, entries, i, group_arrays)
     if several_owners:
         return
     first = np.ones(len(there), bool)
     first[mine] = False
     owners = np.flatnonzero(there & first & entries.owning)
     for i in owners[_again(entries.partition[owners])].tolist():
-        yield _named(BreachKind.TWO_OWNERS, assignment, entries, i, facts)
+        yield _named(BreachKind.TWO_OWNERS, assignment, entries, i, group_arrays)
 
 
 def _again(keys: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -234,7 +239,7 @@ def _again(keys: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _partitions_to_revoke(
-    assignment: Assignment, entries: AssignmentEntries, facts: Facts
+    assignment: Assignment, entries: AssignmentEntries, group_arrays: Facts
 ) -> NDArray[np.int64]:
     """Return the partitions that have no owner in a plan because their old owner must revoke them
     first.
@@ -242,10 +247,10 @@ def _partitions_to_revoke(
     They are assigned in the next rebalance of a cooperative group (KIP-429).
     """
     withheld = getattr(assignment, "withheld", ())
-    if not len(withheld) or assignment.index is not facts.problem.index:
+    if not len(withheld) or assignment.index is not group_arrays.problem.index:
         return np.zeros(0, np.int64)
-    start, claimed = facts.problem.claims
-    claimant = np.repeat(np.arange(len(facts.problem.group), dtype=np.int64), np.diff(start))
+    start, claimed = group_arrays.problem.claims
+    claimant = np.repeat(np.arange(len(group_arrays.problem.group), dtype=np.int64), np.diff(start))
     keeps = np.isin(
         (claimed.astype(np.int64) << 32) | claimant, (entries.partition << 32) | entries.member
     )
@@ -253,18 +258,25 @@ def _partitions_to_revoke(
 
 
 def _unowned(
-    entries: AssignmentEntries, there: NDArray[np.bool_], facts: Facts, given_up: NDArray[np.int64]
+    entries: AssignmentEntries,
+    there: NDArray[np.bool_],
+    group_arrays: Facts,
+    given_up: NDArray[np.int64],
 ) -> Iterator[Breach]:
-    missing = facts.is_open.copy()
+    missing = group_arrays.is_open.copy()
     missing[entries.partition[there & entries.owning]] = False
     missing[given_up] = False
     for p in np.flatnonzero(missing).tolist():
-        topic, number = facts.problem.index.name(p)
+        topic, number = group_arrays.problem.index.name(p)
         yield Breach(BreachKind.NO_OWNER, None, topic, number)
 
 
 def _named(
-    kind: BreachKind, assignment: Assignment, entries: AssignmentEntries, i: int, facts: Facts
+    kind: BreachKind,
+    assignment: Assignment,
+    entries: AssignmentEntries,
+    i: int,
+    group_arrays: Facts,
 ) -> Breach:
-    topic, number = facts.problem.index.name(int(entries.partition[i]))
+    topic, number = group_arrays.problem.index.name(int(entries.partition[i]))
     return Breach(kind, assignment.members[entries.name[i]], topic, number)
