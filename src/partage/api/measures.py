@@ -250,7 +250,7 @@ class _ProblemFacts:
     They are the partition arrays, the previous owners and the most even loads.
 
     Attributes:
-        group_arrays: the subscriptions and partitions as arrays.
+        facts: the members' subscriptions and the partitions, as arrays.
     """
 
     def __init__(self, group: Group, cluster: Cluster) -> None:
