@@ -70,11 +70,11 @@ class ClaimedFewest:
 # them. Only these members may own partitions of A. So the load above k, summed over all members, is
 # at least partitions(A) - k * size(N).
 def verify_load_certificate(group_arrays: Facts, claim: ClaimedBest) -> NDArray[np.int64]:
-    """Verify that no plan has more even loads than the claimed one; return the plan's loads.
+    """Verify that a claimed plan has the most even loads possible, and return these loads.
 
     A plan assigns each partition to a member. The load of a member is its number of partitions. The
-    certificate has a level for each topic, from which a lower bound of uneven loads follows. A plan
-    that meets these bounds has the smallest possible largest load and sum of squares.
+    certificate has a number for each topic, from which lower bounds follow. A plan that meets these
+    bounds has the smallest possible largest load and sum of squares.
 
     Args:
         group_arrays: the members' subscriptions and the partitions, as arrays.
@@ -142,7 +142,7 @@ def verify_moves_certificate(
     loads: NDArray[np.integer],
     claim: ClaimedFewest,
 ) -> int:
-    """Verify that no plan with loads at least as even has fewer moves; return the moves.
+    """Verify that a plan has the fewest moves of all plans with such even loads; return the moves.
 
     A plan assigns partitions to members; a move is a partition that changes owner. The load of a
     member is its number of partitions. The certificate has a dual price (a number from linear

@@ -255,7 +255,7 @@ def _verify_load_levels(
     loads: NDArray[np.int64],
     max_moves: int,
 ) -> None:
-    """Verify that no assignment within a limit of moves has more even loads.
+    """Verify that an assignment has the most even loads possible within a limit of moves.
 
     The load of a member is its number of partitions (``loads``, int64[members]). For each load,
     dual prices (numbers from linear programming) in the certificate prove that fewer members with
@@ -472,7 +472,7 @@ def proven_bound(
 ) -> float:
     """Return the lower bound that a certificate proves for the largest load or for the overload.
 
-    No assignment of the partitions can have a smaller value. The certificate contains the data of
+    Every assignment of the partitions has at least this value. The certificate contains the data of
     the proof; this function computes the bound from them.
 
     Args:

@@ -241,8 +241,7 @@ def _again(keys: NDArray[np.int64]) -> NDArray[np.int64]:
 def _partitions_to_revoke(
     assignment: Assignment, entries: AssignmentEntries, group_arrays: Facts
 ) -> NDArray[np.int64]:
-    """Return the partitions that have no owner in a plan because their old owner must revoke them
-    first.
+    """Return the partitions without an owner in a plan that their old owner must revoke first.
 
     They are assigned in the next rebalance of a cooperative group (KIP-429).
     """

@@ -143,11 +143,10 @@ class GeneralAssignment(ABC):
             self.lists = self._copied_lists()
 
     def _repeat_passes(self, slots: Sequence[int]) -> bool:
-        """Try to move each given partition, and repeat this until no partition moves any more.
+        """Try to move each of the partitions ``slots``, and repeat this until no partition moves.
 
-        ``slots`` are the partitions, in the order of the attempts. Return whether any partition
-        moved. The loop also ends if an earlier state recurs, because the client would then never
-        return.
+        Return whether any partition moved. The loop also ends if an earlier state recurs, because
+        the client would then never return.
         """
         moved, repeated = False, RepeatedState()
         while self._run_pass(slots):

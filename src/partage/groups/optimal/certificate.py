@@ -99,7 +99,7 @@ def certify_limited(
     rack_costs: RackTable | None,
     max_moves: int,
 ) -> Certificate:
-    """Prove that no assignment with at most ``max_moves`` moved partitions has more even loads.
+    """Prove that an assignment has the most even loads possible with at most ``max_moves`` moves.
 
     A load is a member's number of partitions. The proof consists of the dual prices of the
     minimum-cost flow that found the plan: numbers from which a lower bound is easily computed.

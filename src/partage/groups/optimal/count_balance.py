@@ -81,7 +81,7 @@ def balance_counts(
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
-        racks: rack costs by partition and member of the problem, None if racks do not matter.
+        racks: costs of consuming from other racks; None if they do not matter.
         together: int64[T], number of each topic's co-location set: partitions with the same number
             in topics of a set get the same owner if that costs nothing.
 

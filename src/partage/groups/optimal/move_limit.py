@@ -78,7 +78,7 @@ def balance_within_limit(
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.
-        racks: rack costs by partition and member of the problem, None if racks do not matter.
+        racks: costs of consuming from other racks; None if they do not matter.
         together: int64[T], number of each topic's co-location set (see `balance_counts`), or None.
         max_moves: the limit of moves, at least the number that no plan can avoid.
 

@@ -387,7 +387,7 @@ class PartitionClasses:
                 order.
             subscription_classes: topics with equal subscribers, and members with equal
                 subscriptions.
-            racks: rack costs by partition and member, None if racks do not matter.
+            racks: costs of consuming from other racks; None if they do not matter.
         """
         if racks is None:
             of_row, topic_class = (

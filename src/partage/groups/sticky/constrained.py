@@ -72,7 +72,7 @@ def assign_constrained(
     Args:
         sticky: members, topics and partitions of the rebalance.
         owned: the owner of each partition after conflicting claims are resolved.
-        slots: the numbering of partitions.
+        slots: the partitions and their index numbers.
         racks: racks of members and replicas.
 
     Raises:
@@ -116,7 +116,7 @@ def assign_in_turn(sticky: StickyProblem, slots: PartitionSlots) -> Decision:
 
     Args:
         sticky: members, topics and partitions of the rebalance.
-        slots: the numbering of partitions.
+        slots: the partitions and their index numbers.
     """
     # Steps 1 to 6 give this result in several passes. The member of rank r gets the partitions
     # r, r + M, r + 2 M, ... of M members.
@@ -187,7 +187,7 @@ def unassigned_slots(slots: PartitionSlots, owner: Int32Array, *, keeps_any: boo
     The sticky algorithm then assigns them. This is step 2 for groups with equal subscriptions.
 
     Args:
-        slots: the numbering of partitions.
+        slots: the partitions and their index numbers.
         owner: int32[S], owner of each partition, -1 for none.
         keeps_any: whether any partition has an owner.
     """

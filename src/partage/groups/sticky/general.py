@@ -183,11 +183,10 @@ class ArrayBalancer:
             self.owner, self.seq, self.size = owner, seq, size
 
     def _move_until_even(self, slots: Int32Array) -> bool:
-        """Try to move each given partition, and repeat this until no partition moves any more.
+        """Try to move each of the partitions ``slots``, and repeat this until no partition moves.
 
-        ``slots`` are the partitions (int32[n]), in the order of the attempts. Return whether any
-        partition moved. The loop also ends if an earlier state recurs, because Kafka's class would
-        then never return.
+        Return whether any partition moved. The loop also ends if an earlier state recurs, because
+        Kafka's class would then never return.
         """
         moved_at_all, repeated = False, RepeatedState()
         while self._run_pass(slots):

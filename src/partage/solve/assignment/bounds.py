@@ -279,8 +279,9 @@ def _pigeonhole_bound(problem: WeightedProblem, topics: NDArray[np.bool_]) -> Bo
 def overload_bound(problem: WeightedProblem) -> Bound:
     """Return a lower bound of the overload, which is the total load above the members' capacities.
 
-    No assignment can have less overload. The bound is above zero if some topics weigh more than the
-    total capacity of all their subscribers. A minimum cut in a flow network finds these topics.
+    Every assignment has at least this overload. The bound is above zero if some topics weigh more
+    than the total capacity of all their subscribers. A minimum cut in a flow network finds these
+    topics.
     """
     capacity = problem.by_member_class(problem.capacity)
     cut = densest_topics(problem, capacity)

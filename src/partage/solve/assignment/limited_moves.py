@@ -41,13 +41,13 @@ class LimitedLoads:
     """The most even member loads that can be reached with a limited number of partition moves.
 
     A load is a number of partitions. "Most even" means that the largest load is as small as
-    possible, then the second largest, and so on. For each load there is a proof that no fewer
-    members can reach it.
+    possible, then the second largest, and so on. For each load, a proof shows how many members must
+    have at least this load.
 
     Attributes:
         loads: int64[n], largest first.
-        proofs: pairs of a load, such that no fewer members can have at least this load, and the
-            dual prices of members that prove it (int64[members]).
+        proofs: pairs of a load and the dual prices of members (int64[members]), which prove how
+            many members must have at least this load.
     """
 
     loads: IntArray
@@ -267,8 +267,8 @@ class _LargestLoadReduction:
     def _dual_prices(self) -> IntArray:
         """Return the dual prices of the members (int64[members]), which prove the current loads.
 
-        They are numbers of the minimum-cost flow. They prove that no fewer members can have the
-        highest loads.
+        They are numbers of the minimum-cost flow. They prove how many members must have the highest
+        loads.
         """
         layout, network = self.layout, self.network
         price = network.price

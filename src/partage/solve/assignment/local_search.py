@@ -225,8 +225,9 @@ def improve_plan(
 ) -> SearchResult:
     """Assign weighted partitions to members by local search, as evenly as possible.
 
-    The result is an assignment that no single transfer or swap improves, or the best one so far if
-    the work limit ends the search. An item is a partition, or several that must have one owner.
+    The result is a local optimum: no single transfer or swap improves it. If the work limit ends
+    the search, it is the best assignment so far. An item is a partition, or several that must have
+    one owner.
 
     Args:
         items: weights and previous owners of the items.

@@ -103,8 +103,7 @@ def moved_bytes_bound(
 
     Args:
         task: cluster, brokers to use and balance limits.
-        max_imbalance: dict from a measure of imbalance, such as "replicas", to the most that a plan
-            may have.
+        max_imbalance: largest allowed imbalance by measure, such as ``{"replicas": 3}``.
         prices: float64[4, brokers + racks], the dual price of one unit of each resource (capacity,
             replicas, bytes, load) on each broker and rack.
         total: the least bytes moved plus dual prices of chosen brokers, summed over partitions.

@@ -73,8 +73,7 @@ def place_large_partitions(
 
     Args:
         task: cluster, brokers to use and balance limits.
-        max_imbalance: dict from a measure of imbalance, such as "replicas", to the most that a plan
-            may have.
+        max_imbalance: largest allowed imbalance by measure, such as ``{"replicas": 3}``.
     """
     if not len(_large_partitions(task)):
         return None
@@ -102,8 +101,7 @@ def find_split_prices(
 
     Args:
         task: cluster, brokers to use and balance limits.
-        max_imbalance: dict from a measure of imbalance, such as "replicas", to the most that a plan
-            may have.
+        max_imbalance: largest allowed imbalance by measure, such as ``{"replicas": 3}``.
         classes: number of classes of similar size; see `PROOF_CLASSES`.
     """
     if not len(_large_partitions(task)):

@@ -63,8 +63,7 @@ def plan_by_diving(
 
     Args:
         task: cluster, brokers to use and balance limits.
-        max_imbalance: dict from a measure of imbalance, such as "replicas", to the most that a plan
-            may have.
+        max_imbalance: largest allowed imbalance by measure, such as ``{"replicas": 3}``.
         dual_solution: solution of the relaxation; its linear programme is changed.
         plans: int32[replicas] each, the brokers of all replicas in known plans. Partitions that may
             make only unavoidable moves keep to the first.

@@ -102,8 +102,7 @@ def solve_dual(
 
     Args:
         task: cluster, brokers to use and balance limits.
-        max_imbalance: dict from a measure of imbalance, such as "replicas", to the most that a plan
-            may have.
+        max_imbalance: largest allowed imbalance by measure, such as ``{"replicas": 3}``.
         start: float64[4, brokers + racks], the first dual price of each resource on each broker and
             rack.
         plan: int32[replicas], the broker of each replica in a plan with these figures.

@@ -91,8 +91,7 @@ def solve_exactly(
 
     Args:
         task: cluster, brokers to use and balance limits.
-        max_imbalance: dict from a measure of imbalance, such as "replicas", to the most that a plan
-            may have.
+        max_imbalance: largest allowed imbalance by measure, such as ``{"replicas": 3}``.
         plan: int32[replicas], the broker of each replica in a plan to begin with.
         limits: the rack rule, relaxed as far as necessary.
         margin: how much balance limits are narrowed against rounding, in units of a mean replica.
@@ -141,8 +140,7 @@ def relaxed_prices(
 
     Args:
         task: cluster, brokers to use and balance limits.
-        max_imbalance: dict from a measure of imbalance, such as "replicas", to the most that a plan
-            may have.
+        max_imbalance: largest allowed imbalance by measure, such as ``{"replicas": 3}``.
         limits: the rack rule, relaxed as far as necessary.
     """
     try:

@@ -135,11 +135,10 @@ class ListBalancer:
         return False
 
     def _move_until_even(self, slots: list[int]) -> bool:
-        """Try to move each given partition, and repeat this until no partition moves any more.
+        """Try to move each of the partitions ``slots``, and repeat this until no partition moves.
 
-        ``slots`` are the partitions, in the order of the attempts. Return whether any partition
-        moved. The loop also ends if an earlier state recurs, because Kafka's class would then never
-        return.
+        Return whether any partition moved. The loop also ends if an earlier state recurs, because
+        Kafka's class would then never return.
         """
         moved_at_all, repeated = False, RepeatedState()
         while self._pass(slots):
