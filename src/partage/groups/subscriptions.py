@@ -264,7 +264,7 @@ def check_config(strategies: Sequence[Strategy], config: Mapping[str, object]) -
     Settings for single members are errors, too, because only the leader uses this configuration.
 
     Args:
-        strategies: the assignors.
+        strategies: the assignors that will run.
         config: values by setting name.
 
     Raises:

@@ -121,7 +121,7 @@ def assignment_to_json(assignment: GroupAssignment, spec: GroupSpec) -> dict[str
     ``assignment``. Topic ids are in Java's sort order, partitions ascending.
 
     Args:
-        assignment: the result.
+        assignment: the assignor's result.
         spec: the assignor's input.
     """
     index, group = spec.problem.index, spec.problem.group

@@ -186,8 +186,7 @@ class _PreviousSets:
     partitions for each member and topic.
 
     Attributes:
-        subscribed: bool[S], for each set of one member and topic whether the member still
-            subscribes to it.
+        subscribed: bool[S], for each set whether its member still subscribes to its topic.
         total: int64[M], number of partitions in the sets that each member may keep.
     """
 

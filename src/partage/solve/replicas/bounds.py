@@ -559,7 +559,7 @@ def _insert_into_cheapest(best, best_at, rack, several, max_length, length, brok
         max_length: maximum length of the list.
         length: its present length.
         broker: the broker to insert.
-        broker_price: its price.
+        broker_price: price of the broker.
     """
     same = -1
     if not several:

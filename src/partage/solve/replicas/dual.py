@@ -362,9 +362,10 @@ class RestrictedMaster:
         )  # fmt: skip
 
     def add_columns(self, placement: NDArray[np.int32]) -> None:
-        """Add a known placement to the linear programme, as new columns for each group.
+        """Add a known placement of replicas to the linear programme, as new variables.
 
-        A group is a set of partitions. ``placement`` is the broker of each replica
+        A group of partitions gets one variable (column) for its brokers in the placement, a large
+        partition one for each new broker. ``placement`` is the broker of each replica
         (int32[replicas]).
         """
         self._add_arcs(placement)

@@ -592,7 +592,7 @@ def _drop_cheapest_replica(placement, partition, brokers, count):
 
     Args:
         placement: the broker of each replica, with totals and balance limits.
-        partition: the partition.
+        partition: the partition's index number.
         brokers: positions of its replicas among all current replicas; changed in place.
         count: number of its replicas.
     """
