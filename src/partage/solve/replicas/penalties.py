@@ -211,7 +211,8 @@ def fate_of_current_replica(old_start, old, fate, partition, broker):
         old_start: offset of each partition's current replicas in ``old``.
         old: the broker of each current replica.
         fate: FREE, STAY or LEAVE for each current replica.
-        partition, broker: index numbers.
+        partition: index number of the partition.
+        broker: index number of the broker.
 
     Returns:
         FREE, STAY or LEAVE; -1 if the broker has no replica of the partition.
@@ -281,7 +282,8 @@ def add_replica(totals, weight, rack, partition, broker, sign):
         totals: total of each resource on each broker and rack; changed in place.
         weight: amount of each resource that a replica of each partition needs.
         rack: the rack of each broker.
-        partition, broker: index numbers of the replica's partition and broker.
+        partition: index number of the replica's partition.
+        broker: index number of the replica's broker.
         sign: 1 to add, -1 to subtract.
     """
     place = len(rack) + rack[broker]
