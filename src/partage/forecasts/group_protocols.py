@@ -36,9 +36,9 @@ from partage.simulation.policies import CONSUMER, Policy
 from partage.simulation.rounds import MOST_FOLLOW_UPS, ResolvedPolicy, SharedProblems
 
 __all__ = [
+    "AssignmentCache",
     "DeploymentCosts",
     "GroupSettings",
-    "KnownAssignments",
     "SimulatedClassicGroup",
     "SimulatedConsumerGroup",
     "SimulatedGroup",
@@ -56,7 +56,7 @@ _READ_AFTER_HEARTBEAT_MS = after_heartbeat(0.0).mean
 _REVOKE_AFTER_HEARTBEAT_MS = after_heartbeat(0.0, revokes=True).mean
 
 
-class KnownMember(NamedTuple):
+class CachedMember(NamedTuple):
     """Immutable copy of a simulated group member between two rebalances, for a cache.
 
     Attributes:
@@ -78,7 +78,7 @@ class KnownMember(NamedTuple):
     is_new: bool
 
 
-class KnownAssignment(NamedTuple):
+class CachedAssignment(NamedTuple):
     """Assignment of partitions that a strategy has computed in a simulation, for a cache.
 
     Attributes:
@@ -91,10 +91,10 @@ class KnownAssignment(NamedTuple):
     generation: int
     needs_follow_up: bool
     has_all: bool
-    members: tuple[KnownMember, ...]
+    members: tuple[CachedMember, ...]
 
 
-class KnownAssignments:
+class AssignmentCache:
     """Cache of computed assignments, which repeated simulations with equal settings share.
 
     Such simulations have equal rebalances, so each assignment is computed once. It depends on the
@@ -107,36 +107,37 @@ class KnownAssignments:
 
     def __init__(self) -> None:
         self.problems = SharedProblems()
-        self._assignments: dict[tuple[int, ...], KnownAssignment] = {}
+        self._assignments: dict[tuple[int, ...], CachedAssignment] = {}
         self._stored = 0
         self._states: list[MemberState] = []
         self._targets: dict[bytes, frozenset[int]] = {}
         self._numbers: dict[tuple[Any, ...], int] = {}
 
-    def find(self, members: Iterable[KnownMember]) -> KnownAssignment | None:
+    def find(self, members: Iterable[CachedMember]) -> CachedAssignment | None:
         """Return the cached assignment for these members, in join order; None if there is none."""
         return self._assignments.get(tuple([one.number for one in members]))
 
-    def store(self, members: Iterable[KnownMember], found: KnownAssignment) -> None:
-        """Store the assignment ``found``, which was computed for these members in join order."""
-        self._stored += len(found.members)
+    def store(self, members: Iterable[CachedMember], assignment: CachedAssignment) -> None:
+        """Store the assignment that was computed for these members, in join order."""
+        self._stored += len(assignment.members)
         if self._stored > _MOST_KNOWN:
             self._assignments.clear()
-            self._stored = len(found.members)
-        self._assignments[tuple([one.number for one in members])] = found
+            self._stored = len(assignment.members)
+        self._assignments[tuple([one.number for one in members])] = assignment
 
-    def member(self, one: SimulatedMember, *, is_new: bool) -> KnownMember:
+    def member(self, member: SimulatedMember, *, is_new: bool) -> CachedMember:
         """Copy a simulated member between two rebalances to an immutable record.
 
         ``is_new`` says that the member has had no assignment yet.
         """
-        content = one.owned.tobytes()
+        content = member.owned.tobytes()
         target = self._targets.get(content)
         if target is None:
-            target = self._targets[content] = frozenset(one.owned.tolist())
-        key = (one.key, one.state.id, is_new, content)
+            target = self._targets[content] = frozenset(member.owned.tolist())
+        key = (member.key, member.state.id, is_new, content)
         number = self._numbers.setdefault(key, len(self._numbers))
-        return KnownMember(one.state, one.owned, one.last_owned, one.memory, target, number, is_new)
+        owned = member.owned, member.last_owned
+        return CachedMember(member.state, *owned, member.memory, target, number, is_new)
 
     def state(self, number: int, settings: GroupSettings) -> MemberState:
         """Return the data that a new member of the simulated group sends when it joins.
@@ -269,7 +270,7 @@ class _SimulatedGroupBase:
     Attributes:
         rebalances: number of rebalances so far.
         costs: total time without a consumer, and records read twice.
-        known: cache of computed assignments.
+        cache: cache of computed assignments.
         members: dict from key (instance id or pod name) to member, in join order.
         consumed: dict from key to the partitions that the member reads.
         away: stopped members that are still in the group: dict from key to a serial number, which
@@ -285,9 +286,9 @@ class _SimulatedGroupBase:
     settings: GroupSettings
     clock: Clock
     draws: RandomDraws
-    known: KnownAssignments
+    cache: AssignmentCache
     costs: DeploymentCosts = field(init=False)
-    members: dict[str, KnownMember] = field(default_factory=dict)
+    members: dict[str, CachedMember] = field(default_factory=dict)
     consumed: dict[str, frozenset[int]] = field(default_factory=dict)
     away: dict[str, int] = field(default_factory=dict)
     partitions_of_away: dict[str, frozenset[int]] = field(default_factory=dict)
@@ -331,14 +332,14 @@ class _SimulatedGroupBase:
         self.consumed = {key: one.target for key, one in self.members.items()}
         self.rebalances = 0
 
-    def _new_member(self, key: str) -> KnownMember:
+    def _new_member(self, key: str) -> CachedMember:
         """Create a member of the simulated group with a new, unique member id.
 
         ``key`` is its instance id or pod name.
         """
         self._named += 1
-        state = self.known.state(self._named, self.settings)
-        return self.known.member(SimulatedMember(self._identity(key, state), state), is_new=True)
+        state = self.cache.state(self._named, self.settings)
+        return self.cache.member(SimulatedMember(self._identity(key, state), state), is_new=True)
 
     def _identity(self, key: str, state: MemberState) -> str:
         """Return the id by which assignment strategies identify a member.
@@ -347,7 +348,7 @@ class _SimulatedGroupBase:
         """
         return key if self.settings.policy.static else state.id
 
-    def _assign(self) -> KnownAssignment:
+    def _assign(self) -> CachedAssignment:
         """Assign partitions to the members of the simulated group with its strategy.
 
         The assignment is taken from the cache if it was computed before.
@@ -356,15 +357,15 @@ class _SimulatedGroupBase:
             UnsupportedProblemError: the strategy is not applicable.
         """
         self.rebalances += 1
-        found = self.known.find(self.members.values())
+        found = self.cache.find(self.members.values())
         if found is None:
             found = self._compute_assignment()
-            self.known.store(self.members.values(), found)
+            self.cache.store(self.members.values(), found)
         self._generation = found.generation
         self.members = dict(zip(self.members, found.members, strict=True))
         return found
 
-    def _compute_assignment(self) -> KnownAssignment:
+    def _compute_assignment(self) -> CachedAssignment:
         """Compute the members' next assignment with the group's strategy, without the cache.
 
         Raises:
@@ -379,13 +380,13 @@ class _SimulatedGroupBase:
         ]  # fmt: skip
         generation, cluster = self._generation + 1, self.settings.cluster
         result = self.resolved.simulate_rebalance(
-            members, cluster, generation, self.known.problems, leader=members[0].state.id
+            members, cluster, generation, self.cache.problems, leader=members[0].state.id
         )
         if result.plan is None:
             raise UnsupportedProblemError(result.detail or "the strategy has no plan")
-        after = tuple([self.known.member(one, is_new=False) for one in members])
+        after = tuple([self.cache.member(one, is_new=False) for one in members])
         has_all = bool((result.plan.owner >= 0).all())
-        return KnownAssignment(generation, result.needs_follow_up, has_all, after)
+        return CachedAssignment(generation, result.needs_follow_up, has_all, after)
 
     def stop(self, key: str) -> None:
         """Shut down a member; ``key`` is its instance id or pod name.
@@ -465,9 +466,9 @@ class SimulatedClassicGroup(_SimulatedGroupBase):
     """
 
     def __init__(
-        self, settings: GroupSettings, clock: Clock, draws: RandomDraws, known: KnownAssignments
+        self, settings: GroupSettings, clock: Clock, draws: RandomDraws, cache: AssignmentCache
     ) -> None:
-        super().__init__(settings, clock, draws, known)
+        super().__init__(settings, clock, draws, cache)
         self._joined: set[str] | None = None
         self._round = 0
         self._not_before_ms = 0
@@ -601,9 +602,9 @@ class SimulatedConsumerGroup(_SimulatedGroupBase):
     """
 
     def __init__(
-        self, settings: GroupSettings, clock: Clock, draws: RandomDraws, known: KnownAssignments
+        self, settings: GroupSettings, clock: Clock, draws: RandomDraws, cache: AssignmentCache
     ) -> None:
-        super().__init__(settings, clock, draws, known)
+        super().__init__(settings, clock, draws, cache)
         self._waiting: set[str] = set()
 
     def start(self, key: str) -> None:

@@ -16,8 +16,8 @@ import numpy as np
 
 from partage.errors import InvalidConfigError
 from partage.forecasts.group_protocols import (
+    AssignmentCache,
     GroupSettings,
-    KnownAssignments,
     SimulatedClassicGroup,
     SimulatedConsumerGroup,
     SimulatedGroup,
@@ -372,9 +372,9 @@ def forecast_rollout(
         UnsupportedProblemError: the strategy is not applicable to the group.
     """
     samples = simulation_count(deployment.pods)
-    known, costs = KnownAssignments(), []
+    cache, costs = AssignmentCache(), []
     for i in range(samples):
-        costs.append(_simulate(deployment, seed * 1_000_003 + i, known))
+        costs.append(_simulate(deployment, seed * 1_000_003 + i, cache))
         if progress is not None:
             progress()
     return RolloutForecast(
@@ -500,13 +500,13 @@ def _mean_and_interval(values: Sequence[float]) -> Estimate:
     return Estimate(mean, max(float(min(values)), mean - below), mean + above)
 
 
-def _simulate(deployment: Deployment, seed: int, known: KnownAssignments) -> RolloutCost:
+def _simulate(deployment: Deployment, seed: int, cache: AssignmentCache) -> RolloutCost:
     """Simulate one rolling deployment of a consumer group and return its cost.
 
     Args:
         deployment: the group's settings, and how its pods are replaced.
         seed: seed of the random numbers.
-        known: cache of computed assignments, shared by repeated simulations; changed in place.
+        cache: cache of computed assignments, shared by repeated simulations; changed in place.
     """
     draws, clock = RandomDraws(seed), Clock()
     settings = GroupSettings(
@@ -520,7 +520,7 @@ def _simulate(deployment: Deployment, seed: int, known: KnownAssignments) -> Rol
     kind = (
         SimulatedConsumerGroup if deployment.policy.protocol == CONSUMER else SimulatedClassicGroup
     )
-    group = kind(settings, clock, draws, known)
+    group = kind(settings, clock, draws, cache)
     notice = [draws.uniform(0, _NOTICE_MS) for _ in times]
     rollout = _Rollout(deployment, group, clock, times, notice)
     rollout.begin()

@@ -98,7 +98,7 @@ def load_table(
     name: str,
     only: Sequence[str] | None = None,
     part: Part | None = None,
-    where: Callable[[pa.Table], Any] | None = None,
+    row_mask: Callable[[pa.Table], Any] | None = None,
 ) -> pa.Table:
     """Read one table of a published run, with the columns that the report uses.
 
@@ -109,7 +109,7 @@ def load_table(
         name: name of the table, such as ``rebalances``.
         only: columns to read; None for all that the report uses.
         part: consumer groups and generations to read; None for all.
-        where: function that returns a mask of the rows to keep; None to keep all.
+        row_mask: function that returns a mask of the rows to keep; None to keep all.
 
     Raises:
         InvalidCaptureError: a file cannot be read, or a column has another type.
@@ -126,11 +126,11 @@ def load_table(
     else:
         parts = run.read_part(name, wanted, part)
         found = [empty, *(_complete_columns(run, name, one, wanted) for one in parts)]
-    return pa.concat_tables(one if where is None else one.filter(where(one)) for one in found)
+    return pa.concat_tables(one if row_mask is None else one.filter(row_mask(one)) for one in found)
 
 
 def _complete_columns(
-    run: PublishedRun, name: str, found: pa.Table, wanted: Iterable[str]
+    run: PublishedRun, name: str, table: pa.Table, column_names: Iterable[str]
 ) -> pa.Table:
     """Return a table with exactly the wanted columns; integers are widened to 64 bits.
 
@@ -143,13 +143,13 @@ def _complete_columns(
 
     kinds = table_schema(name)
     columns: dict[str, Any] = {}
-    for column in wanted:
+    for column in column_names:
         kind = _widen_integers(kinds.field(column).type)
-        if column not in found.column_names:
-            columns[column] = pa.nulls(found.num_rows, kind)
+        if column not in table.column_names:
+            columns[column] = pa.nulls(table.num_rows, kind)
             continue
         try:
-            columns[column] = found[column].cast(kind)
+            columns[column] = table[column].cast(kind)
         except pa.ArrowException as e:
             what = f"table {name} has no readable column {column} ({e}); run partage replay again"
             raise InvalidCaptureError(f"{run.out}: {what}") from None

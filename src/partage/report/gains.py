@@ -86,7 +86,7 @@ def relative_downtime(bounds: FigureRange | None, estimate: Estimate | None) -> 
 
 
 def own_figures(
-    group: GroupFigures, figures_by_policy: Mapping[str, PolicyFigures] | None = None
+    group: GroupFigures, metrics_by_policy: Mapping[str, PolicyFigures] | None = None
 ) -> PolicyFigures | None:
     """Return a consumer group's metrics under a simulation of its present settings.
 
@@ -95,26 +95,26 @@ def own_figures(
 
     Args:
         group: the group.
-        figures_by_policy: its metrics by policy; None for those of the simulation of the whole
+        metrics_by_policy: its metrics by policy; None for those of the simulation of the whole
             history.
     """
-    own = (group.figures if figures_by_policy is None else figures_by_policy).get(OWN)
+    own = (group.figures if metrics_by_policy is None else metrics_by_policy).get(OWN)
     return own if own is not None and own.is_comparable and own.saved is not None else None
 
 
 def simulation_error(
-    group: GroupFigures, figures_by_policy: Mapping[str, PolicyFigures] | None = None
+    group: GroupFigures, metrics_by_policy: Mapping[str, PolicyFigures] | None = None
 ) -> float | None:
     """Return the difference between a group's simulated and recorded downtime (partition-seconds).
 
     The simulation uses the group's present settings, so the difference is its error. The result is
-    None if a downtime is unknown. ``figures_by_policy`` are the metrics by policy; None takes the
+    None if a downtime is unknown. ``metrics_by_policy`` are the metrics by policy; None takes the
     simulation of the whole history.
     """
     # The simulation uses the present settings. If there are no estimates, the error is computed
     # from the bounds of both, at the relative position of the estimated downtime. None means
     # unknown.
-    own = own_figures(group, figures_by_policy)
+    own = own_figures(group, metrics_by_policy)
     if own is None:
         return None
     if group.downtime_estimate is not None and own.stopped_estimate is not None:
@@ -129,7 +129,7 @@ def simulation_error(
 
 
 def gain_of(
-    group: GroupFigures, policy: str, figures_by_policy: Mapping[str, PolicyFigures] | None = None
+    group: GroupFigures, policy: str, metrics_by_policy: Mapping[str, PolicyFigures] | None = None
 ) -> Estimate | None:
     """Estimate the downtime that other client settings would save a consumer group.
 
@@ -139,10 +139,10 @@ def gain_of(
     Args:
         group: the consumer group.
         policy: name of the settings.
-        figures_by_policy: metrics by policy; None for those of the simulation of the whole history.
+        metrics_by_policy: metrics by policy; None for those of the simulation of the whole history.
     """
-    known = group.figures if figures_by_policy is None else figures_by_policy
-    found, error = known.get(policy), simulation_error(group, figures_by_policy)
+    known = group.figures if metrics_by_policy is None else metrics_by_policy
+    found, error = known.get(policy), simulation_error(group, metrics_by_policy)
     if found is None or not found.is_comparable or error is None:
         return None
     saved: FigureRange | None = found.saved_against_own
@@ -163,7 +163,7 @@ def gain_of(
 
 
 def _estimate_gain(
-    group: GroupFigures, own: PolicyFigures, policy_figures: PolicyFigures
+    group: GroupFigures, own: PolicyFigures, policy_metrics: PolicyFigures
 ) -> Estimate | None:
     """Estimate a group's saved downtime as the difference of two simulated downtimes.
 
@@ -173,13 +173,13 @@ def _estimate_gain(
     Args:
         group: the consumer group, with its recorded downtime.
         own: metrics simulated with the group's present settings.
-        policy_figures: metrics simulated with the other settings.
+        policy_metrics: metrics simulated with the other settings.
     """
     # The relative uncertainty is that of the recorded downtime, widened by a factor.
     whole, before, after = (
         group.downtime_estimate,
         own.stopped_estimate,
-        policy_figures.stopped_estimate,
+        policy_metrics.stopped_estimate,
     )
     if whole is None or not whole.best or before is None or after is None:
         return None

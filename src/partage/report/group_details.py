@@ -397,7 +397,7 @@ def _limits(groups: int, unit: TimeUnit) -> dict[str, _Limits]:
     }
 
 
-def _select_listed(rebalances: pa.Table, most: int) -> list[int]:
+def _select_listed(rebalances: pa.Table, max_listed: int) -> list[int]:
     """Return the positions of the rebalances that the report page lists, in order of time.
 
     If there are too many, a third are those with the most downtime, up to a third are the worst of
@@ -405,15 +405,15 @@ def _select_listed(rebalances: pa.Table, most: int) -> list[int]:
 
     Args:
         rebalances: all rebalances of a group, in order of time.
-        most: approximate maximum number of listed rebalances.
+        max_listed: approximate maximum number of listed rebalances.
     """
     count = rebalances.num_rows
-    if count <= most:
+    if count <= max_listed:
         return list(range(count))
     rank = _rank_by_downtime(rebalances)
-    chosen = set(rank[: most // 3].tolist())
-    chosen.update(_worst_of_periods(rebalances, rank, _mark_count(most)).tolist())
-    chosen.update(range(count - max(most - len(chosen), most // 3), count))
+    chosen = set(rank[: max_listed // 3].tolist())
+    chosen.update(_worst_of_periods(rebalances, rank, _mark_count(max_listed)).tolist())
+    chosen.update(range(count - max(max_listed - len(chosen), max_listed // 3), count))
     return sorted(chosen)
 
 
@@ -454,7 +454,9 @@ def _worst_of_periods(
     return found
 
 
-def _marks(rebalances: pa.Table, chosen: Sequence[int], most: int) -> Iterator[dict[str, int]]:
+def _marks(
+    rebalances: pa.Table, listed: Sequence[int], max_listed: int
+) -> Iterator[dict[str, int]]:
     """Yield the marks of a timeline that lists only some of a group's rebalances, one for each
     period.
 
@@ -463,13 +465,13 @@ def _marks(rebalances: pa.Table, chosen: Sequence[int], most: int) -> Iterator[d
 
     Args:
         rebalances: all rebalances of a group.
-        chosen: positions of the listed ones.
-        most: the limit of listed rebalances.
+        listed: positions of the listed ones.
+        max_listed: maximum number of listed rebalances.
     """
-    period = _periods(rebalances, _mark_count(most))
+    period = _periods(rebalances, _mark_count(max_listed))
     numbers = np.bincount(period)
     places = np.full(len(period), -1)
-    places[chosen] = np.arange(len(chosen))
+    places[listed] = np.arange(len(listed))
     rank = _rank_by_downtime(rebalances)
     rank = rank[places[rank] >= 0]
     times = rebalances["time_ms"].to_pylist()

@@ -164,7 +164,7 @@ def owners_at(
         matching &= pc.field("topic") == topic
     if groups is not None:
         matching &= pc.field("group").isin(list(groups))
-    rows = _read_rows(run, "ownership", _COLUMNS, where=matching)
+    rows = _read_rows(run, "ownership", _COLUMNS, row_filter=matching)
     rows.sort(key=lambda r: (r["group"], r["topic"], r["partition"], r["role"], r["member"]))
     clients = _look_up_clients(run, {row["member"] for row in rows})
     return [Owner(**row, **clients.get((row["group"], row["member"]), {})) for row in rows]
@@ -183,7 +183,7 @@ def _look_up_clients(run: PublishedRun, members: set[str]) -> dict[tuple[str, st
     columns = ["group", "member", "client_id", "client_host"]
     return {
         (row["group"], row["member"]): {n: row[n] for n in ("client_id", "client_host")}
-        for row in _read_rows(run, "members", columns, where=listed)
+        for row in _read_rows(run, "members", columns, row_filter=listed)
     }
 
 
@@ -193,11 +193,11 @@ _TEXTS = frozenset({"group", "topic", "member", "instance", "role", "client_id",
 
 
 def _read_rows(
-    run: PublishedRun, name: str, columns: Sequence[str], where: Any = None
+    run: PublishedRun, name: str, columns: Sequence[str], row_filter: Any = None
 ) -> list[dict[str, Any]]:
     """Read rows of a published table as dicts, and check that its columns have the expected types.
 
-    ``where`` is a filter expression of pyarrow; None reads all rows.
+    ``row_filter`` is a filter expression of pyarrow; None reads all rows.
 
     Raises:
         InvalidCaptureError: a column is missing or has wrong values.
@@ -205,7 +205,7 @@ def _read_rows(
     """
     import pyarrow as pa
 
-    table = run.table(name, columns, **({} if where is None else {"where": where}))
+    table = run.table(name, columns, **({} if row_filter is None else {"where": row_filter}))
     for column in columns:
         what = None
         if column not in table.column_names:

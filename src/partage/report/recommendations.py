@@ -192,19 +192,19 @@ def sum_estimated_gains(groups: Iterable[GroupFigures]) -> float:
     return total
 
 
-def _is_measurable(group: GroupFigures, one: Recommendation) -> bool:
+def _is_measurable(group: GroupFigures, recommendation: Recommendation) -> bool:
     """Return whether the gain of a recommended change is large enough to recommend it.
 
     A simulated gain always is, because its interval excludes zero. A gain that was estimated from
     the log must exceed the simulation's error and 1 % of the downtime. A change with unknown gain
     is recommended unless it has costs.
     """
-    if one.advice.saves is not None:
+    if recommendation.advice.saves is not None:
         return True
-    if _mean_gain(group, one.advice) is None:
-        return not one.advice.costs
+    if _mean_gain(group, recommendation.advice) is None:
+        return not recommendation.advice.costs
     least = max(simulation_error(group) or 0.0, LEAST_SHARE * _recorded_downtime(group))
-    return one.gain_ps > least
+    return recommendation.gain_ps > least
 
 
 def combined_gain(group: GroupFigures) -> float | None:
@@ -227,17 +227,17 @@ def _recorded_downtime(group: GroupFigures) -> float:
     return downtime_size(group) or 0.0
 
 
-def _sort_key(group: GroupFigures, one: Recommendation) -> tuple[int, float]:
+def _sort_key(group: GroupFigures, recommendation: Recommendation) -> tuple[int, float]:
     """Return a sort key that puts the most useful of a group's recommendations first.
 
     A small gain that was not simulated comes after the advice about the group's main cause.
     """
-    if one.advice.saves:
-        return 0, -one.gain_ps
-    if one.advice.rule == "as-it-is":
+    if recommendation.advice.saves:
+        return 0, -recommendation.gain_ps
+    if recommendation.advice.rule == "as-it-is":
         return 2, 0.0
-    is_small = 0 < one.gain_ps < _SMALL_SHARE * _recorded_downtime(group)
-    return 3 if is_small else 1, -one.gain_ps
+    is_small = 0 < recommendation.gain_ps < _SMALL_SHARE * _recorded_downtime(group)
+    return 3 if is_small else 1, -recommendation.gain_ps
 
 
 #: A gain below this share of the group's downtime is small.

@@ -86,14 +86,14 @@ class PolicyFigures:
         return PolicyFigures(self.policy, self.reading, add_sums(self.sums, other.sums))
 
 
-def total_figures(figures: Iterable[PolicyFigures]) -> PolicyFigures:
+def total_figures(metrics: Iterable[PolicyFigures]) -> PolicyFigures:
     """Add up the metrics of one policy over several consumer groups.
 
     >>> second = PolicyFigures.from_sums("fair", moved=3, largest_spread=1)
     >>> total_figures([PolicyFigures.from_sums("fair", moved=2), second]).moved
     5
     """
-    return reduce(PolicyFigures.__add__, figures)
+    return reduce(PolicyFigures.__add__, metrics)
 
 
 #: Rebalances of a cause whose times are shown.

@@ -335,7 +335,7 @@ def _bin_unread(  # noqa: PLR0917 - one kind of interval, and the drawing
     span: int,
     partitions: _Ints,
     budget: int,
-    least: float,
+    min_share: float,
 ) -> _Ints:
     """Summarize many unread intervals as rectangles with the share of partitions without a
     consumer.
@@ -350,7 +350,7 @@ def _bin_unread(  # noqa: PLR0917 - one kind of interval, and the drawing
         span: length of the timeline (ms).
         partitions: number of partitions in each row.
         budget: maximum number of rectangles.
-        least: smallest share of a bin that is drawn.
+        min_share: smallest share of a bin that is drawn.
     """
     # The finest time bins with at most ``budget`` rectangles are used.
     found = np.zeros((0, 5), np.int64)
@@ -359,7 +359,7 @@ def _bin_unread(  # noqa: PLR0917 - one kind of interval, and the drawing
         place, column, weight = _split_by_bin(start, end, span, columns)
         key, which = np.unique(timeline_row[place] * columns + column, return_inverse=True)
         share = np.bincount(which, weight, len(key)) / (width * partitions[key // columns])
-        drawn = share >= least
+        drawn = share >= min_share
         key, share = key[drawn], np.minimum(share[drawn], 1)
         cells = _Bins(key // columns, key % columns, np.zeros_like(key), share)
         found = _merge_bins(cells, span, columns)

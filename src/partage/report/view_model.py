@@ -106,7 +106,7 @@ class PolicyRow:
 
 def policy_rows(
     names: Iterable[str],
-    figures: Mapping[str, PolicyFigures],
+    metrics: Mapping[str, PolicyFigures],
     output: OutputLevel,
     gains: Mapping[str, Estimate],
     unit: TimeUnit | None = None,
@@ -115,18 +115,18 @@ def policy_rows(
 
     Args:
         names: policies in display order, without `RECORDED`.
-        figures: dict from policy to metrics.
+        metrics: dict from policy to metrics.
         output: the terminal or the page, which decides the columns.
         gains: dict from policy to expected gain; without policies whose gain is unknown.
         unit: time unit of the report; None for the unit that suits the table.
     """
-    listed = [name for name in dict.fromkeys((RECORDED, *names)) if name in figures]
+    listed = [name for name in dict.fromkeys((RECORDED, *names)) if name in metrics]
     unit = unit or common_unit(
-        [_downtime_size(figures[name]) for name in listed]
+        [_downtime_size(metrics[name]) for name in listed]
         + [gains[name].best for name in listed if name in gains]
     )
     for name in listed:
-        f = figures[name]
+        f = metrics[name]
         label = "as recorded" if name == RECORDED else name
         comparable = f.is_comparable or name == RECORDED
         cells = [_metric_cell(metric, f, gains.get(name), unit) for metric in SHOWN[output]]
@@ -136,25 +136,25 @@ def policy_rows(
         yield PolicyRow(name, label, comparable, _note(f), affected, tuple(cells))
 
 
-def _note(figures: PolicyFigures) -> str:
-    if figures.done:
+def _note(metrics: PolicyFigures) -> str:
+    if metrics.done:
         return ""
-    status = FAILED if figures.failed else REFUSED if figures.can_be_simulated else NOT_YET
+    status = FAILED if metrics.failed else REFUSED if metrics.can_be_simulated else NOT_YET
     return STATUS_LABELS[status]
 
 
-def _downtime_size(figures: PolicyFigures) -> float | None:
+def _downtime_size(metrics: PolicyFigures) -> float | None:
     """Return the downtime of a policy as a sort key: its estimate, or else its upper bound.
 
     The result is None if neither is known.
     """
-    if figures.stopped_estimate is not None:
-        return float(figures.stopped_estimate.best)
-    return None if figures.stopped is None else float(figures.stopped.high)
+    if metrics.stopped_estimate is not None:
+        return float(metrics.stopped_estimate.best)
+    return None if metrics.stopped is None else float(metrics.stopped.high)
 
 
 def _metric_cell(
-    metric: Metric, figures: PolicyFigures, gain: Estimate | None, unit: TimeUnit
+    metric: Metric, metrics: PolicyFigures, gain: Estimate | None, unit: TimeUnit
 ) -> Cell:
     """Return one cell of the report's table that compares policies: a text, and a number to sort
     by.
@@ -163,17 +163,17 @@ def _metric_cell(
 
     Args:
         metric: the metric of the column, such as moved partitions.
-        figures: all metrics of the policy.
+        metrics: all metrics of the policy.
         gain: downtime that the policy saves; None if unknown.
         unit: unit of all downtimes in the table.
     """
     # The saving of a policy is its gain against the simulated present settings, shown only if its
     # interval excludes zero. The present settings and the recorded assignments have no saving.
-    value, how = getattr(figures, metric.name), metric.aggregation
+    value, how = getattr(metrics, metric.name), metric.aggregation
     if how is Aggregation.DIFFERENCE:
-        return Cell("", None) if figures.policy in {RECORDED, OWN} else _saving(gain, unit)
+        return Cell("", None) if metrics.policy in {RECORDED, OWN} else _saving(gain, unit)
     if how is Aggregation.ESTIMATE:
-        return _downtime_cell(figures, unit)
+        return _downtime_cell(metrics, unit)
     if value is None:
         return Cell("?", None)
     if isinstance(value, FigureRange):
@@ -181,12 +181,12 @@ def _metric_cell(
         text = _records(value) if is_count else format_range(value, short=True, unit=unit)
         return Cell(text, value.high, value)
     if how is Aggregation.RATIO:
-        part, whole = (getattr(figures, source) for source in metric.input_columns)
+        part, whole = (getattr(metrics, source) for source in metric.input_columns)
         return Cell(percent(part, whole), value)
     if how is Aggregation.MEAN:
         return Cell(f"{value:,.1f}", value)
     # The minimum of moves is not known for each rebalance: then the sum is a lower bound.
-    least = "≥ " if metric.name == "avoidable" and figures.proven < figures.done else ""
+    least = "≥ " if metric.name == "avoidable" and metrics.proven < metrics.done else ""
     return Cell(f"{least}{count(value)}", value)
 
 
@@ -199,12 +199,12 @@ def _saving(gain: Estimate | None, unit: TimeUnit) -> Cell:
     return Cell(format_estimate(gain, short=True, unit=unit), gain.best, ends)
 
 
-def _downtime_cell(figures: PolicyFigures, unit: TimeUnit) -> Cell:
+def _downtime_cell(metrics: PolicyFigures, unit: TimeUnit) -> Cell:
     """Return a table cell with the estimated downtime of a policy, or with its bounds.
 
     The text is ``?`` if both are unknown.
     """
-    bounds, estimate = figures.stopped, figures.stopped_estimate
+    bounds, estimate = metrics.stopped, metrics.stopped_estimate
     if estimate is not None:
         ends = FigureRange(estimate.low, estimate.high)
         return Cell(format_estimate(estimate, short=True, unit=unit), estimate.best, ends)
@@ -255,7 +255,7 @@ class CauseList(NamedTuple):
 
 
 def cause_list(
-    causes: Iterable[CauseShare], unit: TimeUnit | None = None, most: int | None = None
+    causes: Iterable[CauseShare], unit: TimeUnit | None = None, max_rows: int | None = None
 ) -> CauseList:
     """Build the report's list of rebalance causes, sorted by downtime.
 
@@ -264,7 +264,7 @@ def cause_list(
     Args:
         causes: the causes.
         unit: time unit of the report; None for the unit that suits the list.
-        most: number of causes with a row of their own; None for all.
+        max_rows: number of causes with a row of their own; None for all.
     """
     # The measure is the estimated downtime, or its upper bound in runs without estimates, or the
     # number of rebalances if no downtime is known.
@@ -297,16 +297,16 @@ def cause_list(
             )
         )
     largest = max(size.values(), default=0.0)
-    return CauseList(measure, tuple(rows[:most]), largest, _rest_of_causes(rows, most))
+    return CauseList(measure, tuple(rows[:max_rows]), largest, _rest_of_causes(rows, max_rows))
 
 
-def _rest_of_causes(rows: Sequence[CauseRow], most: int | None) -> str:
+def _rest_of_causes(rows: Sequence[CauseRow], max_rows: int | None) -> str:
     """Return a sentence about the causes that have no row of their own, with all rebalances
     counted.
 
-    It is empty if all causes have one. ``most`` is the number of causes with a row; None for all.
+    It is empty if all causes have one. ``max_rows`` is the number of causes with a row.
     """
-    rest = rows[len(rows) if most is None else most :]
+    rest = rows[len(rows) if max_rows is None else max_rows :]
     if not rest:
         return ""
     named = ", ".join(f"{one.label} {count(one.rebalances)}" for one in rest)
@@ -510,21 +510,21 @@ def streams_card(group: GroupFigures) -> StreamsCard:
     return StreamsCard(group, facts, _best_settings_sentence(group), rows)
 
 
-def _streams_label(group: GroupFigures, one: StreamsOutcome) -> str:
+def _streams_label(group: GroupFigures, outcome: StreamsOutcome) -> str:
     """Return a label for one combination of Kafka Streams settings.
 
-    It is ``present settings``, or else the differences from them. ``one`` is the simulation result.
+    It is ``present settings``, or else the differences from them. ``outcome`` is the result.
     """
-    if not one.simulated:
+    if not outcome.simulated:
         return "as recorded (without restoring)"
-    if one.settings:
-        return one.settings
+    if outcome.settings:
+        return outcome.settings
     now = next(each for each in group.streams if each.simulated)
-    if one is now:
+    if outcome is now:
         return "present settings"
-    if one.protocol != now.protocol:
-        return f"group.protocol={one.protocol}"
-    return f"assignor {one.assignor.removeprefix('streams:')}"
+    if outcome.protocol != now.protocol:
+        return f"group.protocol={outcome.protocol}"
+    return f"assignor {outcome.assignor.removeprefix('streams:')}"
 
 
 def _streams_cells(one: StreamsOutcome) -> tuple[Cell, ...]:
@@ -647,7 +647,7 @@ def _recommendation_data(
 
 def _policy_columns(
     run: RunFigures,
-    figures: Mapping[str, PolicyFigures],
+    metrics: Mapping[str, PolicyFigures],
     gains: Mapping[str, Estimate],
     unit: TimeUnit,
 ) -> dict[str, list[Any]]:
@@ -656,7 +656,7 @@ def _policy_columns(
     The page's script displays it. Column ``NAME_sort`` has the sort keys of column ``NAME``.
     """
     records = []
-    for row in policy_rows(run.policies, figures, OutputLevel.GROUP, gains, unit):
+    for row in policy_rows(run.policies, metrics, OutputLevel.GROUP, gains, unit):
         record: dict[str, Any] = {
             "label": row.label, "recorded": row.is_recorded, "comparable": row.comparable,
             "note": f"{row.note} in {plural(row.affected, 'rebalance')}" if row.note else "",

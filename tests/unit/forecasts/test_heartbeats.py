@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from partage.forecasts.group_protocols import (
+    AssignmentCache,
     GroupSettings,
-    KnownAssignments,
     SimulatedClassicGroup,
     SimulatedConsumerGroup,
 )
@@ -25,7 +25,7 @@ def costs_of_restart(policy: str, seed: int) -> tuple[float, float]:
     settings = GroupSettings(_CLUSTER, Policy.parse(policy), (0.0,) * 12, 45_000, True, 5_000, True)
     clock, draws = Clock(), RandomDraws(seed)
     kind = SimulatedConsumerGroup if policy.startswith("consumer") else SimulatedClassicGroup
-    group = kind(settings, clock, draws, KnownAssignments())
+    group = kind(settings, clock, draws, AssignmentCache())
     group.create_members("abcd")
     clock.schedule_at(10_000, lambda: group.stop("d"))
     clock.schedule_at(40_000, lambda: group.start("e"))
@@ -68,7 +68,7 @@ def unread_after_kills(policy: str, second: str) -> float:
         commits_on_stop=True,
     )  # fmt: skip
     clock = Clock()
-    group = SimulatedClassicGroup(settings, clock, RandomDraws(1), KnownAssignments())
+    group = SimulatedClassicGroup(settings, clock, RandomDraws(1), AssignmentCache())
     group.create_members("abc")
     for at_ms, action, key in (
         (10_000, group.stop, "c"), (30_000, group.start, "d"), (40_000, group.stop, second),
@@ -106,7 +106,7 @@ def test_a_static_member_that_returns_during_a_rebalance_owns_nothing() -> None:
         commit_ms=5_000, commits_on_stop=True,
     )  # fmt: skip
     clock = Clock()
-    group = SimulatedClassicGroup(settings, clock, RandomDraws(1), KnownAssignments())
+    group = SimulatedClassicGroup(settings, clock, RandomDraws(1), AssignmentCache())
     group.create_members("abc")
     before = group.members["c"].target
     clock.schedule_at(10_000, lambda: group.stop("c"))

@@ -246,8 +246,8 @@ def test_causes_without_a_row_are_named_with_the_number_of_all_rebalances() -> N
     """The rows and the sentence together have every rebalance."""
     causes = [CauseShare(kind, n, timed=n, best=n) for kind, n in (("join", 30), ("bounce", 9),
               ("topics", 1_000))]  # fmt: skip
-    assert cause_list(causes, most=3).rest == ""
-    found = cause_list(causes, most=1)
+    assert cause_list(causes, max_rows=3).rest == ""
+    found = cause_list(causes, max_rows=1)
     assert [row.label for row in found.rows] == ["topics"]
     assert found.rest == (
         "Rebalances with other causes: join 30, quick rejoin 9. All together: 1,039 rebalances."

@@ -97,32 +97,32 @@ class TopicSource:
         return servers, topics
 
 
-def open_topics(where: str, kafka: Mapping[str, str] | None = None) -> TopicSource:
+def open_topics(source: str, kafka: Mapping[str, str] | None = None) -> TopicSource:
     """Check the input of an audit, and return it as a `TopicSource`.
 
     The input is a capture, Parquet files with a capture's columns, or ``kafka://host:port/a,b``.
 
     Args:
-        where: the path or the address.
+        source: the path or the address.
         kafka: properties of the Kafka client.
 
     Raises:
         InvalidCaptureError: the path does not exist, or a column is missing.
         InvalidConfigError: the address has no servers or no topics.
     """
-    if where.startswith("kafka://"):
-        servers, topics = TopicSource(where).kafka_address or ("", "")
+    if source.startswith("kafka://"):
+        servers, topics = TopicSource(source).kafka_address or ("", "")
         if not servers or not topics:
-            raise InvalidConfigError("INPUT", "must be kafka://host:port/topic,topic", where)
+            raise InvalidConfigError("INPUT", "must be kafka://host:port/topic,topic", source)
         return TopicSource(
-            where,
+            source,
             counts=partition_counts(servers, topics.split(","), kafka or {}) or {},
             properties=kafka or {},
         )
-    path = Path(where).absolute()
+    path = Path(source).absolute()
     inside = path / "topics.parquet"
     if not path.exists():
-        raise InvalidCaptureError(f"{where}: no such file or folder; {_HOLDS}")
+        raise InvalidCaptureError(f"{source}: no such file or folder; {_HOLDS}")
     records = inside if inside.exists() else path
     if path.is_dir() and not inside.exists() and (path / "consumer_offsets.parquet").exists():
         raise InvalidCaptureError(f"{inside}: no such file; without the topics' records there is "
@@ -134,10 +134,10 @@ def open_topics(where: str, kafka: Mapping[str, str] | None = None) -> TopicSour
             pieces.append((str(file), group))
             rows += count
     if not rows:
-        raise InvalidCaptureError(f"{where}: has no records; {_HOLDS}")
+        raise InvalidCaptureError(f"{source}: has no records; {_HOLDS}")
     metadata = (path if path.is_dir() else path.parent) / "cluster.jsonl"
     counts = _read_partition_counts(metadata) if metadata.is_file() else {}
-    return TopicSource(where, tuple(pieces), counts, rows)
+    return TopicSource(source, tuple(pieces), counts, rows)
 
 
 def _groups(file: Path) -> Iterator[tuple[int, int]]:

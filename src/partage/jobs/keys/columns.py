@@ -126,7 +126,7 @@ def _leaf_columns(fields: Any, prefix: str = "") -> Iterator[str]:
 
 
 def expect_columns(
-    schema: pa.Schema, columns: InputColumns, serializer: str | None, where: str
+    schema: pa.Schema, columns: InputColumns, serializer: str | None, source_name: str
 ) -> None:
     """Raise an error if an input column is missing, or has a type that cannot be used.
 
@@ -136,7 +136,7 @@ def expect_columns(
         schema: the input's Arrow schema.
         columns: the needed columns.
         serializer: name of the Kafka serializer for keys that are numbers; None for none.
-        where: the input's name, for errors.
+        source_name: the input's name, for errors.
 
     Raises:
         InvalidConfigError: a column is missing, ambiguous or nested, or the key needs a serializer.
@@ -146,18 +146,17 @@ def expect_columns(
 
     for name in columns.column_names:
         if schema.names.count(name) > 1:
-            reason = f"{schema.names.count(name)} columns of {where} have this name"
+            reason = f"{schema.names.count(name)} columns of {source_name} have this name"
             raise InvalidConfigError(columns.option_of_column[name], reason, name)
         found = column_type(schema, name)
         if found is None:
             known = list(_leaf_columns(schema))
             more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
-            reason = f"no such column in {where} (found: {', '.join(known[:_LISTED])}{more})"
+            reason = f"no such column in {source_name} (found: {', '.join(known[:_LISTED])}{more})"
             raise InvalidConfigError(columns.option_of_column[name], reason, name)
         if types.is_nested(found):
-            reason = (
-                f"column of {where} is nested ({str(found)[:100]}); {_column_hint(schema, name)}"
-            )
+            hint = _column_hint(schema, name)
+            reason = f"column of {source_name} is nested ({str(found)[:100]}); {hint}"
             raise InvalidConfigError(columns.option_of_column[name], reason, name)
     key: Any = column_type(schema, columns.key)
     if types.is_dictionary(key):

@@ -162,15 +162,15 @@ def open_source(
     return KeySource(text, where, columns, serializer, parts)
 
 
-def parse_address(where: str) -> tuple[str, str]:
+def parse_address(address: str) -> tuple[str, str]:
     """Parse an address ``kafka://host:port/topic``, and return the bootstrap servers and the topic.
 
     Raises:
         InvalidConfigError: the address has no server or no topic.
     """
-    servers, _, topic = where.removeprefix("kafka://").partition("/")
+    servers, _, topic = address.removeprefix("kafka://").partition("/")
     if not servers or not topic:
-        raise InvalidConfigError("INPUT", "must be kafka://host:port/topic", where)
+        raise InvalidConfigError("INPUT", "must be kafka://host:port/topic", address)
     return servers, topic
 
 

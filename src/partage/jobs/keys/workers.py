@@ -147,7 +147,7 @@ class LocalKeyJob:
             [row for some in self._run_in_threads(work, Event()) for row in some]
         )
 
-    def _run_in_threads(self, work: Iterable[Callable[[], _T]], stop: Event) -> list[_T]:
+    def _run_in_threads(self, functions: Iterable[Callable[[], _T]], stop: Event) -> list[_T]:
         """Call several functions in threads, and return their results in the order of the
         functions.
 
@@ -156,7 +156,7 @@ class LocalKeyJob:
         """
         with ThreadPoolExecutor(self.tasks, "partage-keys") as pool:
             # A context variable decides which form of a kernel runs.
-            running = [pool.submit(copy_context().run, task) for task in work]
+            running = [pool.submit(copy_context().run, task) for task in functions]
             try:
                 wait(running, return_when=FIRST_EXCEPTION)
                 for task in running:

@@ -658,31 +658,31 @@ class _Copies:
 
 
 def _copy_group_rows(
-    where: tuple[str, str], copies: Sequence[_Copies], numbers: Iterable[pa.RecordBatch]
+    destination: tuple[str, str], copies: Sequence[_Copies], numbers: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Copy the output rows of some consumer groups from files of an earlier run, in a Spark task.
 
     Args:
-        where: output folder and id of this run.
+        destination: output folder and id of this run.
         copies: the files and groups to copy.
         numbers: batches with the task's number; its value is not used.
     """
     for _ in numbers:
         for one in copies:
-            yield receipts_batch(_copy_files(where, one))
+            yield receipts_batch(_copy_files(destination, one))
 
 
-def _copy_files(where: tuple[str, str], copies: _Copies) -> list[tuple[str, str]]:
+def _copy_files(destination: tuple[str, str], copies: _Copies) -> list[tuple[str, str]]:
     """Copy the rows of some groups from files of an earlier run to files of this run.
 
-    Return the result rows of the task, which describe the new files. ``where`` is the output folder
-    and the id of this run.
+    Return the result rows of the task, which describe the new files. ``destination`` is the output
+    folder and the id of this run.
     """
     import pyarrow as pa
     from pyarrow import compute as pc
     from pyarrow import parquet
 
-    with closing(TableWriters(*where, f"{copies.task}{task_name()}")) as writers:
+    with closing(TableWriters(*destination, f"{copies.task}{task_name()}")) as writers:
         for (table, path), groups in copies.files.items():
             wanted = pa.array(groups, pa.string())
             for batch in parquet.ParquetFile(path).iter_batches():

@@ -472,14 +472,14 @@ class _ByteRegions(NamedTuple):
         return np.concatenate([data[:0], *(data[at:end] for at, end in pairs)])
 
 
-def _sort_ranges(places: _Longs) -> tuple[_Longs, _Longs]:
+def _sort_ranges(ranges: _Longs) -> tuple[_Longs, _Longs]:
     """Sort byte ranges by their first byte, and return their first and end positions as two arrays.
 
-    ``places`` has a row (first byte, size) for each range (int64[n, 2]). Empty ranges are left out.
+    ``ranges`` has a row (first byte, size) for each range (int64[n, 2]). Empty ranges are left out.
     """
-    places = places[places[:, 1] > 0]
-    places = places[np.argsort(places[:, 0], kind="stable")]
-    return places[:, 0], places.sum(axis=1)
+    ranges = ranges[ranges[:, 1] > 0]
+    ranges = ranges[np.argsort(ranges[:, 0], kind="stable")]
+    return ranges[:, 0], ranges.sum(axis=1)
 
 
 def _pack_records(columns: ClassicColumns, rows: _Longs) -> bytes:

@@ -88,7 +88,7 @@ def _simulate_units(
     shared: tuple[SharedValue, SharedValue, SharedValue],
     policies: tuple[Policy, ...],
     selection: Selection,
-    where: tuple[str, str],
+    destination: tuple[str, str],
     unit_numbers: Iterable[pa.RecordBatch],
     *,
     store: str | None = None,
@@ -103,7 +103,7 @@ def _simulate_units(
             with all tasks.
         policies: the policies to simulate.
         selection: the selected times.
-        where: output folder and id of the run.
+        destination: output folder and id of the run.
         unit_numbers: batches with the indices of the task's work units.
         store: folder for results that the next run continues from; None to store none.
     """
@@ -111,11 +111,11 @@ def _simulate_units(
     totals = SimulationTotals()
     failed: dict[str, GroupFailure] = {}
     names: dict[str, None] = {}
-    block_writer = None if store is None else BlockWriter(where[0], store, task_name())
+    block_writer = None if store is None else BlockWriter(destination[0], store, task_name())
     positions: list[tuple[str, str]] = []
     mine = (number for batch in unit_numbers for number in batch.column(0).to_pylist())
     observers = {"replays": totals.add_rows}
-    with closing(TableWriters(*where, f"l{task_name()}", observers)) as writers:
+    with closing(TableWriters(*destination, f"l{task_name()}", observers)) as writers:
         clusters = clusters_of(states.value)
         for unit in chain.from_iterable(work.value[number] for number in mine):
             group = unit.history.group
@@ -127,7 +127,9 @@ def _simulate_units(
                 digests = metadata_digests(states.value)
                 past = unit.history
                 stored = past.stored_rebalances, past.stored_simulations
-                known = GroupStore(where[0], stored, digests, block_writer, past.stored_streams)
+                known = GroupStore(
+                    destination[0], stored, digests, block_writer, past.stored_streams
+                )
             try:
                 simulation = _UnitSimulation(
                     unit, policies, clusters, selection, writers, totals, known
@@ -464,7 +466,7 @@ def _split_history(
     return made
 
 
-def pack_tasks(work: Sequence[WorkUnit], *, tasks: int) -> list[list[WorkUnit]]:
+def pack_tasks(units: Sequence[WorkUnit], *, tasks: int) -> list[list[WorkUnit]]:
     """Distribute work units over Spark tasks, so that all tasks take about equally long.
 
     Units are taken in descending order of cost, and each goes to the task with the lowest cost so
@@ -477,9 +479,9 @@ def pack_tasks(work: Sequence[WorkUnit], *, tasks: int) -> list[list[WorkUnit]]:
     >>> costs
     [[9], [2, 1], [2]]
     """
-    made: list[list[WorkUnit]] = [[] for _ in range(min(tasks, len(work)))]
+    made: list[list[WorkUnit]] = [[] for _ in range(min(tasks, len(units)))]
     weight = [0] * len(made)
-    for one in sorted(work, key=lambda u: -u.cost):
+    for one in sorted(units, key=lambda u: -u.cost):
         lightest = weight.index(min(weight))
         made[lightest].append(one)
         weight[lightest] += one.cost + 1

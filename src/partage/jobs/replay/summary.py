@@ -400,22 +400,24 @@ class SimulationTotals:
         return found
 
 
-def _add_verdicts(totals: dict[str, dict[str, int]], more: Mapping[str, Mapping[str, int]]) -> None:
+def _add_verdicts(
+    totals: dict[str, dict[str, int]], further_counts: Mapping[str, Mapping[str, int]]
+) -> None:
     """Add numbers of compared and of equal assignments to the totals of each strategy, in place.
 
     Both arguments are dicts from strategy to the two numbers.
     """
-    for name, counts in more.items():
+    for name, counts in further_counts.items():
         totals[name] = add_sums(totals.get(name, _COUNTS), counts)
 
 
-def _add_names(names: dict[str, list[str]], key: str, more: Iterable[str]) -> None:
+def _add_names(names: dict[str, list[str]], key: str, new_names: Iterable[str]) -> None:
     """Append names to the list of a key in a dict of lists, without duplicates.
 
     The list is created if the key is new.
     """
     known = names.setdefault(key, [])
-    known += [name for name in more if name not in known]
+    known += [name for name in new_names if name not in known]
 
 
 # -- content of summary.json ---------------------------------------------------------------------

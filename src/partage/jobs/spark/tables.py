@@ -298,13 +298,13 @@ def _offsets(by_partition: Mapping[int, int]) -> str:
     return json.dumps({TOPIC: {str(p): at for p, at in sorted(by_partition.items())}})
 
 
-def open_kafka(where: str, properties: Mapping[str, str] | None = None) -> KafkaTable:
+def open_kafka(address: str, properties: Mapping[str, str] | None = None) -> KafkaTable:
     """Connect to a cluster, and describe its topic ``__consumer_offsets`` as input for Spark.
 
     The cluster's metadata, its settings of groups, and the first and last offsets are fetched.
 
     Args:
-        where: ``kafka://host:port[,host:port...]``.
+        address: ``kafka://host:port[,host:port...]``.
         properties: properties of the Kafka client.
 
     Raises:
@@ -313,9 +313,9 @@ def open_kafka(where: str, properties: Mapping[str, str] | None = None) -> Kafka
         NotAuthorizedError: the account may not read the topic.
         MissingExtraError: the extra ``capture`` is not installed.
     """
-    bootstrap = where.removeprefix(PREFIX).strip("/")
+    bootstrap = address.removeprefix(PREFIX).strip("/")
     if not bootstrap or "/" in bootstrap or ":" not in bootstrap:
-        raise InvalidCaptureError(f"{where}: must be kafka://host:port, with commas for more")
+        raise InvalidCaptureError(f"{address}: must be kafka://host:port, with commas for more")
     given = dict(properties or {})
     settings = connection_settings(ClientProperties(given))
     with ClusterConnection(bootstrap, settings) as connection:
@@ -325,13 +325,13 @@ def open_kafka(where: str, properties: Mapping[str, str] | None = None) -> Kafka
         if topic.error_code == 29:  # TOPIC_AUTHORIZATION_FAILED
             raise NotAuthorizedError(f"topic {TOPIC}", "READ and DESCRIBE")
         if topic.error_code:
-            raise InvalidCaptureError(f"{where}: the cluster has no topic {TOPIC}")
+            raise InvalidCaptureError(f"{address}: the cluster has no topic {TOPIC}")
         numbers = sorted(p.partition_index for p in topic.partitions)
         starts, ends = connection.partition_bounds(TOPIC, numbers)
         configs = connection.broker_config(min(broker["id"] for broker in state["brokers"]))
     if all(ends[p] <= starts[p] for p in numbers):
-        raise InvalidCaptureError(f"{where}: {TOPIC} is empty: no group has committed yet")
-    return KafkaTable(where, "kafka", (), bootstrap, given, starts, ends, (state,), configs)
+        raise InvalidCaptureError(f"{address}: {TOPIC} is empty: no group has committed yet")
+    return KafkaTable(address, "kafka", (), bootstrap, given, starts, ends, (state,), configs)
 
 
 def partition_counts(

@@ -531,7 +531,7 @@ def moves_text(moves: Sequence[CoordinatorMove]) -> str:
     return json.dumps(rows) if rows else ""
 
 
-def moves_of(log_partition: int, text: str) -> dict[int, tuple[CoordinatorMove, ...]]:
+def moves_of(log_partition: int, moves_json: str) -> dict[int, tuple[CoordinatorMove, ...]]:
     """Restore a log partition's coordinator moves from the JSON text that `moves_text` returned.
 
     The result is a dict from the log partition to its moves; it is empty without moves.
@@ -540,6 +540,6 @@ def moves_of(log_partition: int, text: str) -> dict[int, tuple[CoordinatorMove, 
     >>> moves_of(3, moves_text([move])) == {3: (move,)}
     True
     """
-    rows = json.loads(text) if text else []
+    rows = json.loads(moves_json) if moves_json else []
     moves = tuple(CoordinatorMove(LogPosition(log_partition, row[0]), *row[1:]) for row in rows)
     return {log_partition: moves} if moves else {}

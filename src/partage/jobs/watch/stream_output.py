@@ -386,7 +386,7 @@ _FORMATS = {
 _MARK = "_replaces"
 
 
-def expect_lake(text: str) -> tuple[str, str]:
+def expect_lake(option_value: str) -> tuple[str, str]:
     """Parse the value of the option ``--tables``: a table format, and a namespace or a folder.
 
     Raises:
@@ -395,12 +395,14 @@ def expect_lake(text: str) -> tuple[str, str]:
     >>> expect_lake("iceberg:lake.kafka")
     ('iceberg', 'lake.kafka')
     """
-    form, _, where = text.partition(":")
+    form, _, where = option_value.partition(":")
     if form not in _FORMATS or not where:
         what = "must be delta:FOLDER, delta:NAMESPACE or iceberg:NAMESPACE"
-        raise InvalidConfigError("--tables", what, text)
+        raise InvalidConfigError("--tables", what, option_value)
     if form == "iceberg" and "/" in where:
-        raise InvalidConfigError("--tables", "must name a namespace of an Iceberg catalog", text)
+        raise InvalidConfigError(
+            "--tables", "must name a namespace of an Iceberg catalog", option_value
+        )
     return form, where
 
 

@@ -269,13 +269,13 @@ def _run_query(
 
 
 def _stream_settings(
-    conf: Mapping[str, str] | None, master: str | None, given: SparkSession | None
+    conf: Mapping[str, str] | None, master: str | None, users_session: SparkSession | None
 ) -> dict[str, str]:
     """Return the Spark settings of a stream; those of the user (``conf``) take precedence.
 
     The number of shuffle partitions is fixed, because a restarted query must use the same.
     """
-    del master, given
+    del master, users_session
     return {"spark.sql.shuffle.partitions": "4", **_SETTINGS, **(conf or {})}
 
 
@@ -540,14 +540,14 @@ class GroupProcessor(StatefulProcessor):
         name: str,
         batch: pa.RecordBatch,
         state_so_far: _StoredState | None,
-        known: tuple[int, int, str],
+        metadata_and_moves: tuple[int, int, str],
     ) -> GroupUpdate:
         """Process a consumer group's records of a micro-batch, and store its history if it changed.
 
-        ``state_so_far`` is its state without history. ``known`` has the size of the cluster
-        metadata to read, the group's log partition, and its coordinator moves.
+        ``state_so_far`` is its state without history. ``metadata_and_moves`` has the size of the
+        cluster metadata to read, the group's log partition, and its coordinator moves.
         """
-        size, at, moves = known
+        size, at, moves = metadata_and_moves
         if state_so_far is not None:
             stored = StoredGroup(None, state_so_far.digests, state_so_far.commits)
             context = replace(self._settings, moves=moves_of(at, moves))
