@@ -35,7 +35,7 @@ class PlainProblems(SharedProblems):
         self, members, policy, strategy, cluster, *, members_as_sent=None
     ) -> JoinedProblem:
         group = members_as_sent or build_joined_group(members, policy, strategy, cluster)
-        silent = self.problem_without_claims(members, cluster, static=policy.static)
+        silent = self.problem_without_owned_partitions(members, cluster, static=policy.static)
         return JoinedProblem(Problem(group, cluster), silent)
 
 

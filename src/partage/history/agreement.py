@@ -40,7 +40,7 @@ from partage.history.problems import (
     recorded_group,
     released_partitions,
     unsupported_reason,
-    with_learnt_loads,
+    with_measured_loads,
 )
 from partage.history.records import (
     CONSUMER,
@@ -199,7 +199,7 @@ def _check_strategy(
     released = released_partitions(generation.first)
 
     def decide(group: Group, cluster: Cluster) -> _Partitions:
-        configured = with_learnt_loads(strategy, generation.first, cluster)
+        configured = with_measured_loads(strategy, generation.first, cluster)
         plan = configured.assign(Problem(group, cluster))
         if plan.loop is not None:
             raise _NeverReturnsError(_loop_text(strategy, plan.loop))

@@ -15,13 +15,13 @@ from partage.model.index import Int32Array
 from partage.wire.member_extras import split_trailer
 
 __all__ = [
+    "existing_owned_partitions",
     "is_all_java",
     "recorded_assignment",
     "recorded_group",
     "released_partitions",
-    "surviving_claims",
     "unsupported_reason",
-    "with_learnt_loads",
+    "with_measured_loads",
 ]
 
 #: The protocol name of Kafka Streams' assignor, which assigns tasks.
@@ -111,7 +111,7 @@ def released_partitions(state: ClassicState) -> frozenset[tuple[str, int]]:
     return frozenset(one for extras in sent if extras is not None for one in extras.claims)
 
 
-def with_learnt_loads(strategy: Strategy, state: ClassicState, cluster: Cluster) -> Strategy:
+def with_measured_loads(strategy: Strategy, state: ClassicState, cluster: Cluster) -> Strategy:
     """Return a copy of Partage's strategy with the partition loads that the group's leader
     measured.
 
@@ -165,7 +165,7 @@ def partitions_by_member(assignment: Assignment) -> dict[str, Int32Array]:
     return {member: assignment.partitions_of(i) for i, member in enumerate(assignment.members)}
 
 
-def surviving_claims(index: Index, dense: Int32Array, cluster: Cluster) -> Claims:
+def existing_owned_partitions(index: Index, dense: Int32Array, cluster: Cluster) -> Claims:
     """Return the partitions of a member's last assignment that still exist.
 
     The member reports them as owned when it joins a rebalance. A partition does not exist any more

@@ -206,7 +206,7 @@ class Assumption:
     changelogs: Changelogs = field(default_factory=dict)
 
     @property
-    def heeds_racks(self) -> bool:
+    def uses_rack_strategy(self) -> bool:
         """Return whether the guessed settings include a rack-aware assignment strategy (KIP-925).
 
         Then the racks of brokers and clients affect the tasks.
@@ -239,7 +239,7 @@ class Assumption:
         if settings.rack_aware_assignment_tags:
             tags = ",".join(settings.rack_aware_assignment_tags)
             words.append(f"rack.aware.assignment.tags {tags}")
-        if self.heeds_racks:
+        if self.uses_rack_strategy:
             words.append(
                 f"rack.aware.assignment.strategy {settings.rack_aware_assignment_strategy}"
             )
@@ -570,7 +570,7 @@ class _AssumptionComparison:
                     counts,
                     assumption.settings,
                     ends if assumption.ends_known else None,
-                    racks=racks_of(self.cluster, counts) if assumption.heeds_racks else {},
+                    racks=racks_of(self.cluster, counts) if assumption.uses_rack_strategy else {},
                 ),
                 self.now.members,
                 leader=self.now.leader,

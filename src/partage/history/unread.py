@@ -586,7 +586,9 @@ class UnreadTracker:
         for m in members:
             if m.id not in state.subscribed:
                 state.stalled.pop(_client(m), None)
-                alive.update(subscribed_topics(m) if self._was_alive(m, time_ms) else ())
+                alive.update(
+                    subscribed_topics(m) if self._was_evicted_while_alive(m, time_ms) else ()
+                )
         for pair, stop in state.stopped.items():
             if pair[0] in alive and time_ms - stop.seen_ms <= _REJOIN_MS:
                 stop.apart_from_ms = None
@@ -594,7 +596,7 @@ class UnreadTracker:
         alive = {m.id for m in members} | {stop.member for stop in state.stopped.values()}
         state.clients = {name: one for name, one in state.clients.items() if name in alive}
 
-    def _was_alive(self, member: MemberState, time_ms: int) -> bool:
+    def _was_evicted_while_alive(self, member: MemberState, time_ms: int) -> bool:
         """Return whether a joining member is a client that was evicted although it was alive.
 
         Its eviction was shortly before. ``time_ms`` is the time of its join.

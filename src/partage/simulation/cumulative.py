@@ -54,7 +54,7 @@ from partage.simulation.recorded_rebalances import (
     session_timeout_ms,
 )
 from partage.simulation.rounds import MOST_FOLLOW_UPS, ResolvedPolicy, RoundResult
-from partage.simulation.rows import RowBuilder, RowBuilders, RowCount, RowPlace
+from partage.simulation.rows import RowBuilder, RowBuilders, RowCount, RowPosition
 from partage.simulation.stop_lengths import RecordedLengths, StopLengths
 
 __all__ = ["simulate_cumulative", "simulate_policies"]
@@ -152,7 +152,7 @@ def _simulate_in_one_pass(
                 one.schedule_rebalance(position, rebalance, newest_ms)
             _run_simulations_until(simulations, waiting, newest_ms - _LOOKAHEAD_MS)
             for one in simulations:
-                if one.are_too_many_rows_waiting(len(simulations)):
+                if one.exceeds_memory_share(len(simulations)):
                     yield from one.take_rows(len(one.rows) // 2)
         for one in simulations:
             one.schedule_last_rows(position)
@@ -236,7 +236,7 @@ class _Simulation:
                 self.clock.schedule_at(early, partial(self._evict_early, rebalance, absence))
         self.clock.schedule_at(time_ms, partial(self._apply_membership_changes, rebalance), rank=1)
 
-    def are_too_many_rows_waiting(self, simulations: int) -> bool:
+    def exceeds_memory_share(self, simulations: int) -> bool:
         """Return whether this simulation holds more output rows than its share of the memory limit.
 
         ``simulations`` is the number of simulations that share the limit.
@@ -642,7 +642,7 @@ class _Simulation:
         if resolved is None or not len(member.owned):
             member.memory = None
         else:
-            member.memory = resolved.restored_memory(member, self.cluster.index)
+            member.memory = resolved.compute_member_data(member, self.cluster.index)
 
     # -- rows ----------------------------------------------------------------------------------
 
@@ -652,7 +652,7 @@ class _Simulation:
             return None
         count = self.counts.get(id(rebalance))
         if count is None:
-            rows = self.row_builders.builder_of(rebalance)
+            rows = self.row_builders.row_builder(rebalance)
             count = self.counts[id(rebalance)] = RowCount(rebalance, rows)
         return count.rows
 
@@ -679,8 +679,8 @@ class _Simulation:
         elif rows is not None:
             self._add_row(rebalance, rows.unknown_strategy_row(self.policy, self._place(rebalance)))
 
-    def _place(self, rebalance: RecordedRebalance) -> RowPlace:
-        return RowPlace(self._row_count(rebalance), self.clock.now_ms)
+    def _place(self, rebalance: RecordedRebalance) -> RowPosition:
+        return RowPosition(self._row_count(rebalance), self.clock.now_ms)
 
     def _add_row(self, rebalance: RecordedRebalance, row: SimulatedRebalance) -> None:
         """Add an output row that belongs to a recorded rebalance, and store it for the next run."""

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 
 from partage.groups.api import Strategy
-from partage.history.problems import surviving_claims
+from partage.history.problems import existing_owned_partitions
 from partage.history.records import MemberState
 from partage.history.stop_model import COORDINATOR_HEARTBEAT_MS
 from partage.judge import PreviousOwners, previous_owners
@@ -108,7 +108,7 @@ def build_joined_group(
     for member in members:
         topics, user_data, claims = member.topics, None, Claims.from_owned(())
         if not policy.eager and len(member.owned):
-            claims = surviving_claims(
+            claims = existing_owned_partitions(
                 cluster.index, _reported_as_owned(member, policy, cluster), cluster
             )
         if policy.eager or policy.cooperative:
@@ -159,7 +159,7 @@ def previous_owners_of(
     # In a damaged record several members own a partition: the newest generation counts.
     group = Group(
         member.replaced(
-            owned=surviving_claims(problem.index, one.last_owned, problem.cluster),
+            owned=existing_owned_partitions(problem.index, one.last_owned, problem.cluster),
             generation=max(one.generation, 0),
         )
         for member, one in zip(problem.group, members, strict=True)

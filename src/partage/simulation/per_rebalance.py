@@ -22,7 +22,7 @@ from partage.simulation.recorded_rebalances import (
     session_timeout_ms,
 )
 from partage.simulation.rounds import MOST_FOLLOW_UPS, ResolvedPolicy, equals_dynamic_members
-from partage.simulation.rows import RowBuilder, RowPlace, recorded_row
+from partage.simulation.rows import RowBuilder, RowPosition, recorded_row
 from partage.tables.statuses import PER_REBALANCE
 
 __all__ = ["simulate_rebalance"]
@@ -169,7 +169,7 @@ def _simulate_policy(
             departed=departed,
         )
         extra = NOTHING if step else rows.detection_delay_seconds(policy)
-        place = RowPlace(step, generation.timestamp_ms)
+        place = RowPosition(step, generation.timestamp_ms)
         row = rows.simulated_row(policy, resolved, result, row_position=place, extra_downtime=extra)
         if rebalance.is_follow_up:  # its plan is compared; its costs are counted before
             quiet = rows.no_rebalance_row(policy, resolved, _FOLLOWS)
@@ -226,7 +226,7 @@ def _build_members(
         owned = rebalance.owned.get(key, EMPTY)
         member = SimulatedMember(key, state, owned, last, NO_GENERATION if is_new else before)
         if stores_data and not is_new:
-            member.memory = resolved.restored_memory(member, index)
+            member.memory = resolved.compute_member_data(member, index)
         members.append(member)
     return members
 

@@ -143,7 +143,7 @@ class ResolvedPolicy:
         built_in = _built_in_or_none(self.strategy)
         return built_in is None or built_in.reads_claims or self.policy.cooperative
 
-    def restored_memory(self, member: SimulatedMember, index: Index) -> object:
+    def compute_member_data(self, member: SimulatedMember, index: Index) -> object:
         """Compute the data that the strategy would have stored for a member with its current
         partitions.
 
@@ -361,7 +361,7 @@ class SharedProblems:
         self._plans: dict[object, tuple[Problem, Strategy, Plan]] = {}
         self._owners: dict[object, tuple[object, Int32Array, PreviousOwners]] = {}
 
-    def problem_without_claims(
+    def problem_without_owned_partitions(
         self, members: Sequence[SimulatedMember], cluster: Cluster, *, static: bool
     ) -> Problem:
         """Return the assignment problem of members that report no owned partitions when they join.
@@ -421,7 +421,7 @@ class SharedProblems:
         is_static = policy.static and not equals_dynamic_members(
             strategy, ((member.key, member.state) for member in members)
         )
-        shared = self.problem_without_claims(members, cluster, static=is_static)
+        shared = self.problem_without_owned_partitions(members, cluster, static=is_static)
         nothing_sent = JoinedProblem(shared, shared, ())
         if not ResolvedPolicy(policy, strategy).reads_claims:
             return nothing_sent

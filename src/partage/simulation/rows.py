@@ -39,7 +39,7 @@ from partage.simulation.recorded_rebalances import RecordedRebalance, session_ti
 from partage.simulation.rounds import ResolvedPolicy, RoundResult
 from partage.tables.statuses import CUMULATIVE, DONE, NOT_YET, PER_REBALANCE, RECORDED
 
-__all__ = ["RowBuilder", "RowBuilders", "RowCount", "RowPlace", "recorded_row"]
+__all__ = ["RowBuilder", "RowBuilders", "RowCount", "RowPosition", "recorded_row"]
 
 #: Row builders that policies share; a full cache is emptied.
 _MOST_BUILDERS = 64
@@ -88,7 +88,7 @@ class RowBuilder:
         policy: Policy,
         resolved: ResolvedPolicy | None,
         status: str,
-        row_position: RowPlace | None,
+        row_position: RowPosition | None,
         **columns: Any,
     ) -> SimulatedRebalance:
         """Build an output row for the recorded rebalance under a simulated policy (group
@@ -126,7 +126,7 @@ class RowBuilder:
         return strategy, is_recorded_strategy(policy, generation)
 
     def unknown_strategy_row(
-        self, policy: Policy, row_position: RowPlace | None = None
+        self, policy: Policy, row_position: RowPosition | None = None
     ) -> SimulatedRebalance:
         """Build the output row of a rebalance whose recorded assignment strategy Partage does not
         have.
@@ -145,7 +145,7 @@ class RowBuilder:
         resolved: ResolvedPolicy,
         reason: str,
         *,
-        row_position: RowPlace | None = None,
+        row_position: RowPosition | None = None,
         stopped: Bounds | None = NOTHING,
         unread: UnreadEstimate | None = None,
     ) -> SimulatedRebalance:
@@ -181,7 +181,7 @@ class RowBuilder:
         resolved: ResolvedPolicy,
         result: RoundResult,
         *,
-        row_position: RowPlace | None = None,
+        row_position: RowPosition | None = None,
         cluster: Cluster | None = None,
         extra_downtime: Bounds | None = NOTHING,
         longer_ms: Bounds | None = None,
@@ -303,7 +303,7 @@ class RowBuilders:
         self._context = context
         self._builders: dict[int, RowBuilder] = {}
 
-    def builder_of(self, rebalance: RecordedRebalance) -> RowBuilder:
+    def row_builder(self, rebalance: RecordedRebalance) -> RowBuilder:
         """Return the builder of a recorded rebalance's output rows in cumulative simulations."""
         found = self._builders.get(id(rebalance))
         if found is None:
@@ -331,7 +331,7 @@ class RowCount:
     steps: int = 0
 
 
-class RowPlace(NamedTuple):
+class RowPosition(NamedTuple):
     """Number and simulated time of an output row.
 
     A recorded rebalance may have several rows: the simulated rebalance and its follow-ups.
@@ -400,6 +400,8 @@ def _recorded_problem(
         )
         for m in rebalance.generation.first.members
     ]
-    problem = rows.context.problems.problem_without_claims(members, rows.cluster, static=False)
+    problem = rows.context.problems.problem_without_owned_partitions(
+        members, rows.cluster, static=False
+    )
     last_owner = owners_by_partition(rows.cluster.index.partitions, [m.last_owned for m in members])
     return problem, previous_owners_of(members, problem, last_owner)
