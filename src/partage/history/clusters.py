@@ -559,7 +559,8 @@ class CoordinatorMoves:
     position: LogPosition | None = None
 
     def moves_until(self, log_position: LogPosition) -> Iterator[CoordinatorMove]:
-        """Yield the coordinator's moves since the last call, up to a position in the log.
+        """Yield the moves of a group's coordinator since the last call, up to a position in the
+        log.
 
         The first call yields none, because earlier moves do not concern the group.
         """

@@ -173,9 +173,8 @@ class OwnershipIntervals:
         self._open, self._ended = {}, {}
 
     def _take_final_intervals(self, time_ms: int) -> Iterator[Interval]:
-        """Yield and remove the ownership spans that ended before ``time_ms``.
-
-        No later record can extend them.
+        """Yield and remove the ownership spans that ended before ``time_ms`` and so cannot
+        change.
         """
         settled = [key for key, interval in self._ended.items() if interval.to_ms != time_ms]
         for key in settled:

@@ -295,8 +295,7 @@ def _member(value: Mapping[str, Any], *, is_consumer: bool) -> MemberState:
 
 
 def parse_payloads(subscription: bytes, assignment: bytes) -> _Parsed:
-    """Parse the bytes of a consumer's subscription and of its assignment, as a group record has
-    them.
+    """Parse the encoded subscription and assignment of a group member.
 
     Returns:
         The subscription, the fields of the assignment, and an error message if bytes are damaged.

@@ -141,7 +141,7 @@ class ObservedTopology:
 
 
 def placeholder_changelog(subtopology_key: SubtopologyKey) -> str:
-    """Return a placeholder for the name of a sub-topology's changelog topic that no record shows.
+    """Return a placeholder for a sub-topology's changelog topic whose name no record shows.
 
     It contains spaces, so no real topic has this name.
 

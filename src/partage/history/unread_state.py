@@ -106,7 +106,9 @@ class OpenStop:
 
 @dataclass(slots=True)
 class UnreadState:
-    """Stored data of a group from which times without a consumer of its partitions are computed.
+    """Storable data from which a group's times without a consumer are estimated.
+
+    A partition stops when it loses its consumer: its owner leaves, dies or revokes it.
 
     Attributes:
         owner: dict from partition to member id of its owner.

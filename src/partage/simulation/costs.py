@@ -358,11 +358,10 @@ class RebalanceCosts:
         return RereadBounds.from_recorded_rereads(self.recorded_reread, self.most)
 
     def reread_as_recorded(self) -> Bounds | None:
-        """Return the number of records that consumers read twice in the recorded rebalance, as
-        bounds.
+        """Return how many records consumers read twice in the recorded rebalance, as bounds.
 
-        Both bounds are equal, because offset commits show the number. The result is None without
-        such commits.
+        Both bounds are equal, because offset commits show the exact number. The result is None
+        without such commits.
         """
         total = sum(self.rewinds.values())
         return Bounds(total, total) if self.rewinds else None

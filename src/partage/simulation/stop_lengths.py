@@ -61,7 +61,8 @@ _RESTART_MS = 300
 class StopOwner(NamedTuple):
     """The last owner of partitions that have no consumer during a simulated rebalance.
 
-    Equal values give equal estimates of the duration, unless the record has the partition's own.
+    Partitions with equal owners get equal estimates of the duration, unless their own durations are
+    recorded.
 
     Attributes:
         members: ids of the last owner, the newest first.

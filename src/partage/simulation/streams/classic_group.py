@@ -403,7 +403,8 @@ class ClassicGroupSimulation(StreamsSimulation):
     def _apply_assignment(
         self, assignment: StreamsGroupAssignment, plan: TaskPlan
     ) -> dict[str, set[TaskId]]:
-        """Give all Streams clients their new tasks; return each member's closed stateful tasks.
+        """Give all Streams clients their new tasks; return the stateful tasks that each member
+        lost.
 
         ``assignment`` is the result of the rebalance by member, ``plan`` that of the assignor by
         client.

@@ -116,8 +116,7 @@ def record_trace(
     is_streams_group: bool,
     most_events: int,
 ) -> RecordedTrace:
-    """Derive the trace of an application (starts and stops of its clients) from recorded
-    rebalances.
+    """Derive the starts and stops of an application's clients (a trace) from recorded rebalances.
 
     Args:
         application: ``application.id``, which clients' ids begin with.

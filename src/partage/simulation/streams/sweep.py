@@ -181,7 +181,9 @@ _PHASES = 5
 
 @dataclass(frozen=True, slots=True)
 class StandbyGain:
-    """The benefit and the cost of one standby replica per task, over a simulated trace of events.
+    """The benefit and the cost of one standby replica per task, found by simulation.
+
+    The same trace of events, such as crashes, is simulated with and without the standby.
 
     Attributes:
         standbys: ``num.standby.replicas`` of the simulation with this standby; the other simulation

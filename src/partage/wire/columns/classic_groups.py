@@ -80,10 +80,7 @@ class DistinctStrings:
         return self.data.data, self.positions.tolist()
 
     def raw_bytes(self, code: int) -> bytes:
-        """Return the encoded bytes of a string.
-
-        ``code`` is the string's index.
-        """
+        """Return the encoded bytes of the string with index ``code``, as they were received."""
         data, positions = self._bounds
         at, size = positions[code]
         return bytes(data[at : at + size])
