@@ -633,9 +633,9 @@ def _current_costs(task: ReplicaTask) -> dict[str, int]:
     # A leader that is not the preferred one changes places with it, and so do their disks.
     disk = None
     if task.disks is not None:
-        keys = task.old_owner * len(task.alive) + cluster.replica
+        keys = task.current_partition * len(task.alive) + cluster.replica
         order = np.argsort(keys)
-        led = task.old_owner * len(task.alive) + cluster.replicas_leader_first
+        led = task.current_partition * len(task.alive) + cluster.replicas_leader_first
         disk = task.disks.old[order[np.searchsorted(keys[order], led)]]
     return judge_replicas(task, NewReplicas(cluster.replicas_leader_first, disk=disk)).figures
 

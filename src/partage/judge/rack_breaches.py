@@ -81,7 +81,7 @@ class _OccupiedRacks:
 
     def __init__(self, task: ReplicaTask) -> None:
         cluster, racks = task.cluster, task.rack_low.shape[1]
-        key = task.old_owner * racks + cluster.rack_of_broker[cluster.replica]
+        key = task.current_partition * racks + cluster.rack_of_broker[cluster.replica]
         pairs, at = np.unique(key, return_inverse=True)
         self.task, self.partition, self.rack = task, pairs // racks, pairs % racks
 

@@ -179,7 +179,7 @@ def _disk_unit_prices(
         above, below = claimed[0, k], claimed[1, k]
         # Where no replica comes or goes the band is known, and nothing is lost by rounding.
         held = np.zeros(len(task.alive), np.int64)
-        np.add.at(held, task.cluster.replica, task.weight[k][task.old_owner])
+        np.add.at(held, task.cluster.replica, task.weight[k][task.current_partition])
         low, high = disks.balance_limits(k, held)
         given_back += float((above * high - below * low)[fixed].sum())
         given_back += float((above + below)[~fixed].sum())
@@ -252,7 +252,7 @@ class CheapestReplicas:
         weight = task.weight[:, partitions].T.astype(np.float64)
         asked = weight @ self.prices
         begin, end = int(cluster.start[partitions[0]]), int(cluster.start[partitions[-1] + 1])
-        row = task.old_owner[begin:end] - partitions[0]
+        row = task.current_partition[begin:end] - partitions[0]
         at, fate = cluster.replica[begin:end], task.fate[begin:end]
         cost = task.cost[partitions].astype(np.float64) * self.moves_cost
         kept = asked[row, at]
@@ -389,10 +389,10 @@ def leader_imbalance_bound(
     if task.balanced_rack_count:
         whole += prices[brokers:][cluster.rack_of_broker]
     stays = np.ones(cluster.partitions, bool)
-    stays[task.old_owner[task.fate != STAY]] = False
+    stays[task.current_partition[task.fate != STAY]] = False
     stays &= (cluster.replication_factors == task.factor) & task.counted & (task.factor > 0)
     cheapest = np.full(cluster.partitions, np.inf)
-    np.minimum.at(cheapest, task.old_owner, whole[cluster.replica])
+    np.minimum.at(cheapest, task.current_partition, whole[cluster.replica])
     first = np.minimum(cluster.start[:-1], max(len(cluster.replica) - 1, 0))
     at_first = whole[cluster.replica[first]] if len(cluster.replica) else cheapest
     fixed = np.where(task.lead_free, cheapest, at_first)
@@ -491,7 +491,7 @@ class _PartitionSubproblem(CheapestReplicas):
         task, cluster = self.task, self.task.cluster
         _, old, forced = super()._broker_costs(partitions)
         replicas = slice(int(cluster.start[partitions[0]]), int(cluster.start[partitions[-1] + 1]))
-        row, at = task.old_owner[replicas] - partitions[0], cluster.replica[replicas]
+        row, at = task.current_partition[replicas] - partitions[0], cluster.replica[replicas]
         arrive = self.split.arrive[partitions][:, cluster.rack_of_broker]
         out = np.where(task.receives, arrive, np.inf)
         leaves = task.fate[replicas] == LEAVE
@@ -510,7 +510,7 @@ def _bound_broker_cost(task: ReplicaTask, prices: SplitPrices, broker: int) -> t
     if task.receives[broker]:
         cost = task.cost - prices.arrive[:, rack]
     here = np.flatnonzero(cluster.replica == broker)
-    owner, fate = task.old_owner[here], task.fate[here]
+    owner, fate = task.current_partition[here], task.fate[here]
     cost[owner] = np.where(fate == LEAVE, np.inf, -prices.stay[here])
     cost[task.factor == 0] = np.inf
     stays = owner[fate == STAY]

@@ -186,7 +186,7 @@ class _MeasuredPlan:
         self.task, self.replica, self.disk = task, plan.replica, plan.disk
         self.brokers = len(task.cluster.brokers)
         self.key = task.partition_of_replica * self.brokers + plan.replica
-        self.old_key = task.old_owner * self.brokers + task.cluster.replica
+        self.old_key = task.current_partition * self.brokers + task.cluster.replica
         self.is_new = ~is_among(self.key, self.old_key)
 
     @cached_property
@@ -323,9 +323,9 @@ class _MeasuredPlan:
         # True if the rules fix every replica, so that no valid plan moves one.
         task = self.task
         stays = np.ones(len(task.factor), bool)
-        stays[task.old_owner[task.fate != STAY]] = False
+        stays[task.current_partition[task.fate != STAY]] = False
         leaves = np.zeros(len(task.factor), bool)
-        leaves[task.old_owner[task.fate == LEAVE]] = True
+        leaves[task.current_partition[task.fate == LEAVE]] = True
         kept = stays | (task.closed & ~leaves & (self.least.newcomers == 0))
         return bool((kept & (task.factor == task.cluster.replication_factors)).all())
 

@@ -306,7 +306,7 @@ class ReplicaTask:
         return int(self.low.shape[1]) - len(self.alive)
 
     @cached_property
-    def old_owner(self) -> Int64Array:
+    def current_partition(self) -> Int64Array:
         """Partition to which each current replica belongs (int64[R]).
 
         For example, ``[0, 0, 1, 1]`` for two partitions with two replicas each.

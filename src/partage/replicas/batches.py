@@ -151,11 +151,11 @@ def _room(moves: ReplicaMoves) -> list[int | None]:
     rooms, places = cluster.capacity, cluster.replica
     used = np.zeros(len(rooms), np.int64)
     if cluster.size is not None:
-        np.add.at(used, places, cluster.size[moves.task.old_owner])
+        np.add.at(used, places, cluster.size[moves.task.current_partition])
         if disks is not None:
             on = disks.old >= 0
             held = np.zeros(len(disks.part), np.int64)
-            np.add.at(held, disks.old[on], cluster.size[moves.task.old_owner[on]])
+            np.add.at(held, disks.old[on], cluster.size[moves.task.current_partition[on]])
             rooms, used = np.concatenate([rooms, disks.room]), np.concatenate([used, held])
     return [
         None if room < 0 or cluster.size is None else room - held

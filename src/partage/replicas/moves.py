@@ -34,7 +34,7 @@ class ReplicaMoves:
     def _keys(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         # A key is partition * number of brokers + broker.
         task, brokers = self.task, len(self.task.cluster.brokers)
-        new, old = task.partition_of_replica * brokers, task.old_owner * brokers
+        new, old = task.partition_of_replica * brokers, task.current_partition * brokers
         return new + self.replica, old + task.cluster.replica
 
     @cached_property
@@ -127,7 +127,9 @@ class ReplicaMoves:
         key, old = self._keys
         new, left = np.flatnonzero(~is_among(key, old)), np.flatnonzero(~is_among(old, key))
         inner, size = self.disk_moves, task.cluster.size
-        p = np.concatenate([task.partition_of_replica[new], task.old_owner[left], inner.partition])
+        p = np.concatenate(
+            [task.partition_of_replica[new], task.current_partition[left], inner.partition]
+        )
         source = np.concatenate([
             np.full(len(new), -1), disks.old[left], inner.source + disks.start[inner.broker]
         ])  # fmt: skip

@@ -105,7 +105,7 @@ def disk_rows(moves: ReplicaMoves, directory: NDArray[np.int32] | None) -> list[
     width = max(map(len, cluster.directories))
     held = []
     for owner, replica, place in (
-        (task.old_owner, cluster.replica, cluster.directory),
+        (task.current_partition, cluster.replica, cluster.directory),
         (task.partition_of_replica, moves.replica, directory),
     ):
         weight = np.ones(len(task.factor), np.int64) if cluster.size is None else cluster.size

@@ -72,9 +72,9 @@ def random_prices(rng: np.random.Generator, task: ReplicaTask) -> SplitPrices:
     cases[0], racks[0] = 0.0, 0.0
     if not task.weight[3].any():
         cases[3], racks[3] = 0.0, 0.0
-    most = task.cost[task.old_owner]
+    most = task.cost[task.current_partition]
     return SplitPrices(
-        large, rng.uniform(-1, 1, len(task.old_owner)) * most,
+        large, rng.uniform(-1, 1, len(task.current_partition)) * most,
         rng.uniform(-0.5, 1.5, (len(task.factor), shape)) * task.cost[:, None], cases, racks,
     )  # fmt: skip
 

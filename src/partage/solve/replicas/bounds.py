@@ -253,7 +253,7 @@ class _LagrangianBound:
         nothing = np.zeros(task.low.shape)
         if not self.moves:
             return nothing
-        owner = task.old_owner
+        owner = task.current_partition
         now = self._with_racks(np.array([
             np.bincount(cluster.replica, weights=row[owner], minlength=self.brokers)
             for row in task.weight
@@ -294,7 +294,7 @@ class _LagrangianBound:
         """
         cluster = self.task.cluster
         out = np.zeros(len(excess))
-        cost = self.task.cost[self.task.old_owner]
+        cost = self.task.cost[self.task.current_partition]
         for b in np.flatnonzero(excess[: self.brokers] > 0).tolist():
             costs = np.sort(cost[cluster.replica == b])
             out[b] = float(costs[min(int(excess[b]), len(costs)) - 1]) if len(costs) else 0.0
@@ -472,7 +472,11 @@ class CheapestChoices:
         """
         task, cluster = self.task, self.task.cluster
         old = slice(int(cluster.start[partitions.start]), int(cluster.start[partitions.stop]))
-        row, at, fate = task.old_owner[old] - partitions.start, cluster.replica[old], task.fate[old]
+        row, at, fate = (
+            task.current_partition[old] - partitions.start,
+            cluster.replica[old],
+            task.fate[old],
+        )
         asked: Floats = weight.T @ prices
         price = asked + per_byte * task.cost[partitions, None]
         price[:, ~task.receives] = np.inf

@@ -117,7 +117,7 @@ def _large_partitions(task: ReplicaTask) -> Ints:
     brokers are chosen first, because they limit where other partitions fit. The result is empty if
     some replicas must stay or some brokers get none: the choice would ignore these rules.
     """
-    stays = (task.fate == STAY) & ~task.closed[task.old_owner]
+    stays = (task.fate == STAY) & ~task.closed[task.current_partition]
     if stays.any() or not task.receives[task.alive].all():
         return np.zeros(0, np.int64)
     is_open = ~task.closed & (task.factor > 0)
@@ -245,7 +245,7 @@ class _Programme:
                 for row in (task.cost, *task.weight)]  # fmt: skip
         self.size = sums[0] / self.members
         self.weight: Floats = np.array(sums[1:]) / self.members
-        owner, at = task.old_owner, cluster.replica
+        owner, at = task.current_partition, cluster.replica
         racks = np.zeros((len(task.factor), self.racks), np.int64)
         np.add.at(racks, (owner, self.rack[at]), 1)
         self.on_rack = racks
@@ -295,9 +295,9 @@ class _Programme:
         """
         task, brokers, rows = self.task, len(self.task.alive), self.rows
         out: Ints = np.full((2, *self.case.shape), -1, np.int64)
-        is_fixed = self.class_of[task.old_owner] < 0
+        is_fixed = self.class_of[task.current_partition] < 0
         fixed = sum_by_broker_and_rack(
-            task, task.old_owner[is_fixed], task.cluster.replica[is_fixed]
+            task, task.current_partition[is_fixed], task.cluster.replica[is_fixed]
         )[resource]
         allowed, slacks = self.max_imbalance.get(KINDS[resource], 0) / self.scale[resource], []
         for side, limit in enumerate((task.high[resource, :brokers], task.low[resource, :brokers])):
@@ -330,9 +330,9 @@ class _Programme:
         load.
         """
         task, brokers, rows = self.task, len(self.task.alive), self.rows
-        is_fixed = self.class_of[task.old_owner] < 0
+        is_fixed = self.class_of[task.current_partition] < 0
         fixed = sum_by_broker_and_rack(
-            task, task.old_owner[is_fixed], task.cluster.replica[is_fixed]
+            task, task.current_partition[is_fixed], task.cluster.replica[is_fixed]
         )[resource, brokers:]
         low, high = task.low[resource, brokers:] - fixed, task.high[resource, brokers:] - fixed
         high = np.where(high >= UNBOUNDED // 2, np.inf, high / self.scale[resource])
@@ -461,7 +461,7 @@ class _Programme:
         programme has prices for classes of partitions of similar size. Prices of single partitions
         are interpolated between them.
         """
-        task, owner = self.task, self.task.old_owner
+        task, owner = self.task, self.task.current_partition
         keep: Floats = np.repeat(self.duals[self._totals][:, None], self.racks, axis=1)
         arrive, surplus = keep, np.zeros_like(keep)
         if self._has_racks:

@@ -168,7 +168,7 @@ class _BrokerDisks:
 def _current_replica(task: ReplicaTask, replica: _Int32s) -> Ints:
     # -1 for a new replica.
     brokers = len(task.alive)
-    old_key = task.old_owner * brokers + task.cluster.replica
+    old_key = task.current_partition * brokers + task.cluster.replica
     key = task.partition_of_replica * brokers + replica
     order = np.argsort(old_key)
     if not len(order):
@@ -209,7 +209,9 @@ def disk_prices(task: ReplicaTask, replica: _Int32s, disk: _Int32s, name: str) -
         return [nothing]
     out = []
     for k in range(1, len(KINDS)):
-        sides = _excess_and_shortage(disks, disks.old, task.weight[k][task.old_owner], k, held[k])
+        sides = _excess_and_shortage(
+            disks, disks.old, task.weight[k][task.current_partition], k, held[k]
+        )
         for side, off in enumerate(sides):
             worth = _marginal_cost(task, disks, sides[0] > 0, k, int(off.sum()))
             if off.any() and worth > 0:
@@ -254,7 +256,7 @@ def _marginal_cost(
     on = np.flatnonzero((disks.old >= 0) & disks.free)
     if is_above_limit.any():
         on = on[is_above_limit[disks.old[on]]]
-    owner = task.old_owner[on]
+    owner = task.current_partition[on]
     weight = task.weight[resource][owner].astype(np.float64)
     owner, weight = owner[weight > 0], weight[weight > 0]
     if not len(owner):

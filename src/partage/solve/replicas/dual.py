@@ -294,7 +294,7 @@ class RestrictedMaster:
         self._slots = np.flatnonzero(self.group[task.partition_of_replica] < self.singles)
         self._rest = np.flatnonzero(self.group[task.partition_of_replica] >= self.singles)
         # Whether a broker has a replica of a single now, and whether that replica must stay.
-        old = self.group[task.old_owner]
+        old = self.group[task.current_partition]
         at = np.flatnonzero(old < self.singles)
         self.is_current: Bools = np.zeros(self.arc.shape, bool)
         self.is_current[old[at], task.cluster.replica[at]] = True

@@ -219,7 +219,7 @@ class MoveProgramme:
         self.task, self._limits, self._margin = task, limits, margin
         cluster, brokers = task.cluster, len(task.cluster.brokers)
         fate = np.full((cluster.partitions, brokers), -1, np.int8)
-        fate[task.old_owner, cluster.replica] = task.fate
+        fate[task.current_partition, cluster.replica] = task.fate
         # A closed partition keeps what it can; only what leaves or breaks the rule is replaced.
         may = ((fate == -1) & task.receives) | ((fate >= 0) & (fate != LEAVE))
         may[task.factor == 0] = False

@@ -105,7 +105,7 @@ class LocalSearch:
         """
         task, state, brokers = self.task, self.state, len(self.task.alive)
         state.broker[:] = plan
-        old = task.old_owner * brokers + task.cluster.replica
+        old = task.current_partition * brokers + task.cluster.replica
         state.fixed[:] = is_among(
             task.partition_of_replica * brokers + plan, old[task.fate == STAY]
         )

@@ -185,5 +185,5 @@ def is_moved(task: ReplicaTask, broker: NDArray[np.integer]) -> Bools:
     planned broker of each replica; ``task`` has the current ones.
     """
     brokers = len(task.alive)
-    current = task.old_owner * brokers + task.cluster.replica
+    current = task.current_partition * brokers + task.cluster.replica
     return ~is_among(task.partition_of_replica * brokers + broker, current)

@@ -106,7 +106,7 @@ def restrict_to_partitions(
     cluster = task.cluster
     is_free = np.zeros(len(task.factor), bool)
     is_free[partitions] = True
-    slot, old = is_free[task.partition_of_replica], is_free[task.old_owner]
+    slot, old = is_free[task.partition_of_replica], is_free[task.current_partition]
     held = sum_by_broker_and_rack(task, task.partition_of_replica[~slot], plan[~slot])
     start = np.concatenate([[0], np.cumsum(cluster.replication_factors[partitions])]).astype(
         np.int64

@@ -316,7 +316,7 @@ class MoveCandidates:
         self._known_broker = np.full(len(state.broker), -1, np.int32)
         self._rack_demand = task.rack_low.sum(axis=1)
         self._current_brokers = np.bincount(
-            task.old_owner[task.fate != LEAVE], minlength=partitions
+            task.current_partition[task.fate != LEAVE], minlength=partitions
         )
         self._kinds = [k for k in range(len(KINDS)) if task.weight[k].any()]
 
@@ -490,10 +490,10 @@ def place_initially(state: SearchState) -> None:
     task, cluster = state.task, state.task.cluster
     # Partitions that keep all their replicas are copied; the kernel is for the others.
     same = task.factor == cluster.replication_factors
-    same[task.old_owner[task.fate == LEAVE]] = False
-    old, new = same[task.old_owner], same[task.partition_of_replica]
+    same[task.current_partition[task.fate == LEAVE]] = False
+    old, new = same[task.current_partition], same[task.partition_of_replica]
     state.broker[new], state.fixed[new] = cluster.replica[old], task.fate[old] == STAY
-    state.held += sum_by_broker_and_rack(task, task.old_owner[old], cluster.replica[old])
+    state.held += sum_by_broker_and_rack(task, task.current_partition[old], cluster.replica[old])
     order = np.argsort(-task.cost, kind="stable").astype(np.int64)
     order = order[~same[order]]
     if not len(order):
