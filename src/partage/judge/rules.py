@@ -22,7 +22,8 @@ __all__ = ["Breach", "BreachKind", "check", "count_breaches"]
 
 
 class BreachKind(Enum):
-    """Rules of a valid assignment of partitions that can be broken, such as "no owner".
+    """Kinds of rule violations in an assignment of partitions, such as a partition without an
+    owner.
 
     Values are stored in tables, so they never change.
     """

@@ -287,7 +287,7 @@ def _record_move(movements, state, topic, slot, owner, target):
 def assign_or_move_each(order, begin, filling, racks, slots, draft, queue, movements):
     """Move each listed partition to a member with fewer partitions, if that evens out the loads.
 
-    The partitions are ``order[at:]``; the result is the index where the pass stopped. With
+    The partitions are ``order[begin:]``; the result is the index where the pass stopped. With
     ``filling``, partitions without an owner are assigned; with ``racks``, only members on the rack
     of a replica can get them. ``slots``, ``draft``, ``queue`` and ``movements`` are the arrays of
     the assignment.
@@ -444,12 +444,12 @@ def _longest_waiting(slot, slots, waiting):
     SlotArrays, UnderQuota, WaitingMembers,
 )  # fmt: skip
 def assign_on_racks(free, slots, member_rack, under, waiting, size, out, counts):
-    """Assign partitions to consumers on the rack of a replica, as far as quotas allow.
+    """Assign partitions to consumers on the rack of a replica, up to the consumers' quotas.
 
-    ``free`` has the partitions, ``size`` each member's number so far. ``out`` gets each partition's
-    member, -1 for none; ``under`` and ``waiting`` list the members that may get more. ``counts``
-    are: low quota, high quota, how many members may reach the high quota, how many have, and how
-    many wait for one more partition. Return the number of members above the low quota.
+    The partitions are ``free``; the members that may get more are ``under`` their low quota, or
+    ``waiting`` for one partition more. ``out`` gets each partition's member, -1 for none.
+    ``counts`` are: low quota, high quota, how many members may reach the high quota, how many have,
+    and how many are waiting. Return the number of members above the low quota.
     """
     low, high, extra = counts[0], counts[1], counts[2]
     over, clock, place = counts[3], counts[4], 0
@@ -511,8 +511,8 @@ def keep_up_to_quota(order, owner, position, end, out, previous_owner):
 def append_to_lists(slot, member, position, out):
     """Append newly assigned partitions to the lists of their owners, which are sections of ``out``.
 
-    The list of member m continues at ``out[at[m]]``, and ``position[m]`` is advanced. Partition
-    ``slot[i]`` goes to ``member[i]``.
+    The list of member m continues at ``out[position[m]]``, and ``position[m]`` is advanced.
+    Partition ``slot[i]`` goes to ``member[i]``.
     """
     for i in range(len(slot)):
         m = member[i]

@@ -668,10 +668,10 @@ class RestrictedMaster:
         return out
 
     def _usage(self, partition: int, brokers: NDArray[np.integer], fraction: Floats) -> Floats:
-        """Return how much fractions of a partition's replicas add to each balance limit.
+        """Return how much of each balance limit a partition uses, if its replicas are divided.
 
-        ``fraction`` is the fraction of a replica of ``partition`` on each of ``brokers``. The
-        result is float64[n].
+        ``fraction`` is the part of a replica that each of ``brokers`` gets. The result is
+        float64[n].
         """
         task, out = self.task, np.zeros(len(self.kind))
         for k in self.kinds:
