@@ -120,17 +120,17 @@ def reassign(task: ReplicaTask, *, proof: bool = True) -> Reassignment:
         NoFeasiblePlanError: no plan meets all constraints; the error names one.
         PlanInvariantError: the plan breaks a rule, because of a bug in Partage.
     """
-    plan, verdict = _find_valid_plan(task)
+    plan, quality = _find_valid_plan(task)
     if proof:
-        plan = _add_dual_prices(task, plan, verdict)
-        verdict = judge_replicas(task, plan)
-        if not verdict.optimal:
-            plan, verdict = _improve_small(task, plan, verdict)
-            plan, verdict = _improve_bounds_by_relaxation(task, plan, verdict)
-            plan, verdict = _improve_by_dual(task, plan, verdict)
-    lacks_solver = proof and _can_highs_improve(task, verdict) and not is_installed()
-    too_large = proof and _is_too_large(task, verdict)
-    return Reassignment(task, plan, verdict, _current_costs(task), lacks_solver, too_large)
+        plan = _add_dual_prices(task, plan, quality)
+        quality = judge_replicas(task, plan)
+        if not quality.optimal:
+            plan, quality = _improve_small(task, plan, quality)
+            plan, quality = _improve_bounds_by_relaxation(task, plan, quality)
+            plan, quality = _improve_by_dual(task, plan, quality)
+    lacks_solver = proof and _can_highs_improve(task, quality) and not is_installed()
+    too_large = proof and _is_too_large(task, quality)
+    return Reassignment(task, plan, quality, _current_costs(task), lacks_solver, too_large)
 
 
 def _find_valid_plan(task: ReplicaTask) -> tuple[NewReplicas, ReplicaVerdict]:
@@ -146,16 +146,16 @@ def _find_valid_plan(task: ReplicaTask) -> tuple[NewReplicas, ReplicaVerdict]:
     # If a broker or disk exceeds its capacity, an integer programme or another search repairs the
     # plan.
     plan = _choose_leaders_and_disks(task, place_replicas(task))
-    verdict = judge_replicas(task, plan)
-    if verdict.figures["capacity"]:
+    quality = judge_replicas(task, plan)
+    if quality.figures["capacity"]:
         plan = _plan_within_capacity(task, plan)
-        verdict = judge_replicas(task, plan)
-    if verdict.breaches and all(breach.endswith(OVERFULL) for breach in verdict.breaches):
-        plan = _plan_within_disks(task, plan, verdict.breaches[0])
-        verdict = judge_replicas(task, plan)
-    if verdict.breaches:
-        raise PlanInvariantError(verdict.breaches)
-    return plan, verdict
+        quality = judge_replicas(task, plan)
+    if quality.breaches and all(breach.endswith(OVERFULL) for breach in quality.breaches):
+        plan = _plan_within_disks(task, plan, quality.breaches[0])
+        quality = judge_replicas(task, plan)
+    if quality.breaches:
+        raise PlanInvariantError(quality.breaches)
+    return plan, quality
 
 
 def _count_pairs(task: ReplicaTask) -> int:
@@ -166,32 +166,32 @@ def _count_pairs(task: ReplicaTask) -> int:
     return int(task.receives.sum()) * len(task.cost)
 
 
-def _can_highs_improve(task: ReplicaTask, verdict: ReplicaVerdict) -> bool:
+def _can_highs_improve(task: ReplicaTask, quality: ReplicaVerdict) -> bool:
     """Return whether the solver HiGHS could improve a replica plan or its lower bounds.
 
     It cannot if the plan is proven optimal or the cluster is too large.
 
     Args:
         task: cluster, brokers and limits.
-        verdict: the plan's costs and their lower bounds.
+        quality: the plan's costs and their lower bounds.
     """
     # It cannot if the plan is proven optimal or the reassignment is too large.
-    if verdict.optimal or not 0 < _count_pairs(task) <= MOST_DUAL_PAIRS:
+    if quality.optimal or not 0 < _count_pairs(task) <= MOST_DUAL_PAIRS:
         return False
     return _count_pairs(task) <= 2 * MOST_BINARIES or not task.closed.all()
 
 
-def _is_too_large(task: ReplicaTask, verdict: ReplicaVerdict) -> bool:
+def _is_too_large(task: ReplicaTask, quality: ReplicaVerdict) -> bool:
     """Return whether a cluster is too large for the solver HiGHS, so that its plan is not improved.
 
     False if the plan is proven optimal, because it needs no improvement.
 
     Args:
         task: cluster, brokers and limits.
-        verdict: the plan's costs and their lower bounds.
+        quality: the plan's costs and their lower bounds.
     """
     # A plan that is proven optimal needs no improvement, so the result is false for it.
-    return not verdict.optimal and _count_pairs(task) > MOST_DUAL_PAIRS and not task.closed.all()
+    return not quality.optimal and _count_pairs(task) > MOST_DUAL_PAIRS and not task.closed.all()
 
 
 def _rack_limits(task: ReplicaTask, most_moved: NDArray[np.int64] | None = None) -> RackLimits:
@@ -290,7 +290,7 @@ def _choose_leaders_and_disks(task: ReplicaTask, replica: NDArray[np.int32]) -> 
 
 
 def _improve_small(
-    task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
+    task: ReplicaTask, plan: NewReplicas, quality: ReplicaVerdict
 ) -> tuple[NewReplicas, ReplicaVerdict]:
     """Improve the replica placement of a small cluster by integer programming and local search.
 
@@ -299,7 +299,7 @@ def _improve_small(
     Args:
         task: cluster, brokers and limits.
         plan: the placement to improve.
-        verdict: its costs and their lower bounds.
+        quality: the placement's costs and their lower bounds.
 
     Returns:
         The best placement found, with its costs and lower bounds.
@@ -307,16 +307,16 @@ def _improve_small(
     # A small change moves one or two replicas to other brokers. If it lowers a cost, the integer
     # programme is solved again with the new cost as its limit.
     for _ in range(_MOST_TURNS):
-        plan, verdict = _improve_exactly(task, plan, verdict)
-        known = verdict.figures
-        plan, verdict = _improve_by_small_changes(task, plan, verdict)
-        if verdict.figures == known:
+        plan, quality = _improve_exactly(task, plan, quality)
+        known = quality.figures
+        plan, quality = _improve_by_small_changes(task, plan, quality)
+        if quality.figures == known:
             break
-    return plan, verdict
+    return plan, quality
 
 
 def _improve_exactly(
-    task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
+    task: ReplicaTask, plan: NewReplicas, quality: ReplicaVerdict
 ) -> tuple[NewReplicas, ReplicaVerdict]:
     """Improve the replica placement of a small cluster by integer programming (solver HiGHS).
 
@@ -325,14 +325,14 @@ def _improve_exactly(
     Args:
         task: cluster, brokers and limits.
         plan: the placement to improve.
-        verdict: its costs and their lower bounds.
+        quality: the placement's costs and their lower bounds.
     """
     if not 0 < _count_pairs(task) <= 2 * MOST_BINARIES:
-        return plan, verdict
+        return plan, quality
     limits, bound = _rack_limits(task), None
     # Rounding may put a broker a byte outside its band; the second try keeps a margin.
     for margin in (0.0, _MARGIN):
-        found = solve_exactly(task, verdict.figures, plan.replica, limits, margin)
+        found = solve_exactly(task, quality.figures, plan.replica, limits, margin)
         if found is None:
             break
         bound = found.bound if bound is None else bound
@@ -341,13 +341,13 @@ def _improve_exactly(
                          solver="HiGHS", solver_bound=bound)  # fmt: skip
         reached = judge_replicas(task, bare)
         figures = list(reached.figures.values())
-        if not reached.breaches and figures <= list(verdict.figures.values()):
+        if not reached.breaches and figures <= list(quality.figures.values()):
             return better, judge_replicas(task, better)
-    return replace(plan, solver_bound=bound), verdict
+    return replace(plan, solver_bound=bound), quality
 
 
 def _improve_by_small_changes(
-    task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
+    task: ReplicaTask, plan: NewReplicas, quality: ReplicaVerdict
 ) -> tuple[NewReplicas, ReplicaVerdict]:
     """Improve the replica placement of a tiny cluster: move one or two replicas at a time.
 
@@ -356,7 +356,7 @@ def _improve_by_small_changes(
     Args:
         task: cluster, brokers and limits.
         plan: the placement to improve.
-        verdict: its costs and their lower bounds.
+        quality: the placement's costs and their lower bounds.
 
     Returns:
         The best placement found, with its costs and lower bounds.
@@ -369,7 +369,7 @@ def _improve_by_small_changes(
         else 0
     )
     is_better = True
-    while is_better and left > 0 and not verdict.optimal:
+    while is_better and left > 0 and not quality.optimal:
         is_better = False
         for sets in yield_neighbour_plans(task, plan.replica, max_plans=_MOST_NEIGHBOURS):
             left -= 1
@@ -378,15 +378,15 @@ def _improve_by_small_changes(
             bare = _choose_leaders_and_disks(task, sets)
             reached = judge_replicas(task, bare)
             figures = list(reached.figures.values())
-            if not reached.breaches and figures < list(verdict.figures.values()):
+            if not reached.breaches and figures < list(quality.figures.values()):
                 plan = _add_dual_prices(task, bare, reached)
-                verdict, is_better = judge_replicas(task, plan), True
+                quality, is_better = judge_replicas(task, plan), True
                 break
-    return plan, verdict
+    return plan, quality
 
 
 def _improve_bounds_by_relaxation(
-    task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
+    task: ReplicaTask, plan: NewReplicas, quality: ReplicaVerdict
 ) -> tuple[NewReplicas, ReplicaVerdict]:
     """Search for higher lower bounds of a replica plan's costs by linear programming.
 
@@ -396,24 +396,24 @@ def _improve_bounds_by_relaxation(
     Args:
         task: cluster, brokers and limits.
         plan: the plan for moving replicas.
-        verdict: the plan's costs and the lower bounds known so far.
+        quality: the plan's costs and the lower bounds known so far.
     """
     # The relaxation is solved only for small reassignments.
-    if verdict.optimal or not 0 < _count_pairs(task) <= 2 * MOST_BINARIES:
-        return plan, verdict
-    prices = relaxed_prices(task, verdict.figures, _rack_limits(task))
+    if quality.optimal or not 0 < _count_pairs(task) <= 2 * MOST_BINARIES:
+        return plan, quality
+    prices = relaxed_prices(task, quality.figures, _rack_limits(task))
     if prices is None:
-        return plan, verdict
-    name = _moved_bytes_key(verdict.figures)
+        return plan, quality
+    name = _moved_bytes_key(quality.figures)
     priced = replace(plan, prices={**plan.prices, name: prices})
     if name != "moved" and "moved" not in plan.disk_prices:
         priced.prices["moved"] = prices
     proven = judge_replicas(task, priced)
-    return (priced, proven) if proven.bounds[name] > verdict.bounds[name] else (plan, verdict)
+    return (priced, proven) if proven.bounds[name] > quality.bounds[name] else (plan, quality)
 
 
 def _improve_by_dual(
-    task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict
+    task: ReplicaTask, plan: NewReplicas, quality: ReplicaVerdict
 ) -> tuple[NewReplicas, ReplicaVerdict]:
     """Improve the replica placement of a large cluster by Lagrangian relaxation, rounding and
     repair.
@@ -423,56 +423,56 @@ def _improve_by_dual(
     Args:
         task: cluster, brokers and limits.
         plan: the placement to improve.
-        verdict: its costs and their lower bounds.
+        quality: the placement's costs and their lower bounds.
 
     Returns:
         The best placement found, with its costs and lower bounds.
     """
     # The dual prices are added to the plan if they prove a higher lower bound of its costs.
     is_size_right = 2 * MOST_BINARIES < _count_pairs(task) <= MOST_DUAL_PAIRS
-    if verdict.optimal or not is_size_right or task.closed.all():
-        return plan, verdict
-    name = _moved_bytes_key(verdict.figures)
+    if quality.optimal or not is_size_right or task.closed.all():
+        return plan, quality
+    name = _moved_bytes_key(quality.figures)
     start = plan.prices.get(name, np.zeros(task.low.shape))
-    large = place_large_partitions(task, verdict.figures)
+    large = place_large_partitions(task, quality.figures)
     if large is None:
-        found, imbalance = solve_dual(task, verdict.figures, start, plan.replica), verdict.figures
+        found, imbalance = solve_dual(task, quality.figures, start, plan.replica), quality.figures
     else:
         imbalance = large.max_imbalance
         found = solve_dual(task, imbalance, large.prices, plan.replica, large.brokers)
     if found is None:
-        return plan, verdict
+        return plan, quality
     prices = {name: found.prices, "moved": found.prices}
-    plan, verdict = _add_better_prices(task, plan, verdict, prices)
+    plan, quality = _add_better_prices(task, plan, quality, prices)
     found = plan_by_diving(task, imbalance, found, [plan.replica])
-    plan, verdict = _choose_better_plan(task, plan, verdict, improve_placement(task, found.replica))
-    plan, verdict = _fix_and_optimise(task, plan, verdict, found)
+    plan, quality = _choose_better_plan(task, plan, quality, improve_placement(task, found.replica))
+    plan, quality = _fix_and_optimise(task, plan, quality, found)
     if large is None:
-        return plan, verdict
+        return plan, quality
     for classes in PROOF_CLASSES:
-        priced = replace(plan, split_prices=find_split_prices(task, verdict.figures, classes))
+        priced = replace(plan, split_prices=find_split_prices(task, quality.figures, classes))
         proven = judge_replicas(task, priced)
-        if proven.bounds[name] > verdict.bounds[name]:
-            plan, verdict = priced, proven
-    return plan, verdict
+        if proven.bounds[name] > quality.bounds[name]:
+            plan, quality = priced, proven
+    return plan, quality
 
 
-def _is_near_bound(verdict: ReplicaVerdict, cost: str, reachable: float) -> bool:
+def _is_near_bound(quality: ReplicaVerdict, cost: str, reachable: float) -> bool:
     """Return whether a plan's cost is so near its lower bound that improvement is not worthwhile.
 
     The bound is the proven one, or ``reachable`` if that is higher.
 
     Args:
-        verdict: the costs of the plan and their lower bounds.
+        quality: the costs of the plan and their lower bounds.
         cost: name of the cost.
         reachable: lowest cost that a plan with the same large partitions can have.
     """
-    moved = verdict.figures[cost]
-    return moved - max(verdict.bounds[cost], reachable) <= _REPAIRED_GAP * moved
+    moved = quality.figures[cost]
+    return moved - max(quality.bounds[cost], reachable) <= _REPAIRED_GAP * moved
 
 
 def _fix_and_optimise(
-    task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict, dual: DualPlan
+    task: ReplicaTask, plan: NewReplicas, quality: ReplicaVerdict, dual: DualPlan
 ) -> tuple[NewReplicas, ReplicaVerdict]:
     """Improve the replica placement of a large cluster by fix-and-optimise.
 
@@ -482,20 +482,20 @@ def _fix_and_optimise(
     Args:
         task: cluster, brokers and limits.
         plan: the placement to improve.
-        verdict: its costs and their lower bounds.
+        quality: the placement's costs and their lower bounds.
         dual: solution of the Lagrangian dual, which selects the partitions to re-place.
     """
-    newcomers, name = rack_minima(task).newcomers, _moved_bytes_key(verdict.figures)
+    newcomers, name = rack_minima(task).newcomers, _moved_bytes_key(quality.figures)
     idle = iterations = 0
     for turn in range(_MOST_REPAIRS):
-        moved = verdict.figures[name]
-        is_near = _is_near_bound(verdict, name, dual.reachable)
+        moved = quality.figures[name]
+        is_near = _is_near_bound(quality, name, dual.reachable)
         if is_near or idle == _MOST_IDLE_REPAIRS or iterations >= _MOST_ITERATIONS:
             break
         free = select_free_partitions(task, dual.prices, plan.replica, dual.choice, turn)
         small, slots = restrict_to_partitions(task, free, plan.replica)
         solved = solve_exactly(
-            small, verdict.figures, plan.replica[slots], _rack_limits(small, newcomers[free]),
+            small, quality.figures, plan.replica[slots], _rack_limits(small, newcomers[free]),
             _MARGIN, nodes=_REPAIR_NODES, gap=_REPAIR_MIP_GAP,
         )  # fmt: skip
         if solved is None:
@@ -504,13 +504,13 @@ def _fix_and_optimise(
         better = plan.replica.copy()
         better[slots] = solved.replica
         iterations += solved.iterations
-        plan, verdict = _choose_better_plan(task, plan, verdict, better)
-        idle = 0 if moved - verdict.figures[name] > _LEAST_REPAIR_GAIN * moved else idle + 1
-    return plan, verdict
+        plan, quality = _choose_better_plan(task, plan, quality, better)
+        idle = 0 if moved - quality.figures[name] > _LEAST_REPAIR_GAIN * moved else idle + 1
+    return plan, quality
 
 
 def _choose_better_plan(
-    task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict, replica: NDArray[np.int32]
+    task: ReplicaTask, plan: NewReplicas, quality: ReplicaVerdict, replica: NDArray[np.int32]
 ) -> tuple[NewReplicas, ReplicaVerdict]:
     """Return a new replica placement if it is valid and cheaper than the old one, else the old one.
 
@@ -519,19 +519,19 @@ def _choose_better_plan(
     Args:
         task: cluster, brokers and limits.
         plan: the old placement.
-        verdict: the costs of the old placement.
+        quality: the costs of the old placement.
         replica: the broker of each replica in the new placement.
     """
     bare = _choose_leaders_and_disks(task, replica)
     reached = judge_replicas(task, bare)
-    if reached.breaches or list(reached.figures.values()) >= list(verdict.figures.values()):
-        return plan, verdict
+    if reached.breaches or list(reached.figures.values()) >= list(quality.figures.values()):
+        return plan, quality
     other = replace(bare, prices=plan.prices, disk_prices=plan.disk_prices, solver=_DUAL_SOLVER)
     return other, judge_replicas(task, other)
 
 
 def _add_better_prices(
-    task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict,
+    task: ReplicaTask, plan: NewReplicas, quality: ReplicaVerdict,
     prices: dict[str, NDArray[np.float64]],
 ) -> tuple[NewReplicas, ReplicaVerdict]:  # fmt: skip
     """Add dual prices to a replica plan if they prove a higher lower bound of one of its costs.
@@ -542,7 +542,7 @@ def _add_better_prices(
     Args:
         task: cluster, brokers and limits.
         plan: the plan for moving replicas.
-        verdict: the plan's costs and the lower bounds proven so far.
+        quality: the plan's costs and the lower bounds proven so far.
         prices: new dual prices by name of the cost, for example "moved" (bytes to copy).
     """
     for name, claimed in prices.items():
@@ -550,12 +550,12 @@ def _add_better_prices(
             continue
         priced = replace(plan, prices={**plan.prices, name: claimed})
         proven = judge_replicas(task, priced)
-        if proven.bounds[name] > verdict.bounds[name]:
-            plan, verdict = priced, proven
-    return plan, verdict
+        if proven.bounds[name] > quality.bounds[name]:
+            plan, quality = priced, proven
+    return plan, quality
 
 
-def _add_dual_prices(task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdict) -> NewReplicas:
+def _add_dual_prices(task: ReplicaTask, plan: NewReplicas, quality: ReplicaVerdict) -> NewReplicas:
     """Search for dual prices that prove lower bounds of a plan's costs, and add them to the plan.
 
     Dual prices are the shadow prices of the balance limits in a linear programme. A lower bound
@@ -564,12 +564,12 @@ def _add_dual_prices(task: ReplicaTask, plan: NewReplicas, verdict: ReplicaVerdi
     Args:
         task: cluster, brokers and limits.
         plan: the plan for moving replicas.
-        verdict: the plan's costs and the lower bounds known so far.
+        quality: the plan's costs and the lower bounds known so far.
     """
     # A cost of 0 needs no bound.
     pairs = len(task.cost) * len(task.cluster.brokers)
     rounds = _BOUND_ROUNDS if pairs < _MANY_PAIRS else _BOUND_ROUNDS_OF_MANY
-    figures = verdict.figures
+    figures = quality.figures
     prices = {
         name: find_dual_prices(task, figures, name=name, rounds=rounds)
         for name in (*RANKS, "moved")

@@ -51,8 +51,8 @@ def uuid_bytes(text: str) -> bytes:
 def uuid_hash(uuid: bytes) -> int:
     r"""Return the hash code that Java computes for a Kafka UUID (signed int32).
 
-    ``uuid`` is the UUID's 16 bytes. Java's hash maps iterate topic ids in an order that depends on
-    it.
+    ``uuid`` is the UUID's 16 bytes. Kafka's coordinator iterates over topics in an order that
+    depends on it.
 
     >>> uuid_hash(bytes(15) + b"\x07")
     7

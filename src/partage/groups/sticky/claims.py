@@ -162,7 +162,7 @@ def owned_slots(sticky: StickyProblem, slots: PartitionSlots) -> tuple[Int32Arra
 
     Args:
         sticky: members, topics and partitions of the rebalance.
-        slots: the numbering of partitions; others are left out.
+        slots: the partitions to consider, with their index numbers.
 
     Returns:
         The owners and the indices of the partitions, as two parallel arrays (int32[n]).

@@ -71,7 +71,7 @@ def solve_exactly(
 
 @dataclass(slots=True, eq=False)
 class _BranchAndBound:
-    """State of a branch-and-bound search for the best assignment of weighted partitions to members.
+    """Branch-and-bound search for the best assignment of weighted partitions to members.
 
     An item is a partition, or several that must have one owner.
 

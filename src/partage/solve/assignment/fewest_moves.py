@@ -165,8 +165,7 @@ class MovesNetwork:
         """Return the flow over each arc of one type, which is a number of partitions (int64).
 
         Args:
-            arc_type: arc type, for example "claim" (a partition stays with its owner) or "free" (it
-                moves).
+            arc_type: such as "claim" (a partition stays with its owner) or "free" (it moves).
         """
         return self.network.flow_by_arc()[self.arcs[arc_type]]
 
@@ -176,8 +175,7 @@ class MovesNetwork:
         They select these arcs in the arrays of `FlowNetwork`.
 
         Args:
-            arc_type: arc type, for example "claim" (a partition stays with its owner) or "free" (it
-                moves).
+            arc_type: such as "claim" (a partition stays with its owner) or "free" (it moves).
         """
         where = self.arcs[arc_type]
         return np.arange(where.start, where.stop)

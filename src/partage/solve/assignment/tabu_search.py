@@ -112,7 +112,7 @@ def _even_out_loads(plan: WeightedPlan, owner: IntArray) -> WeightedPlan:
 
 @dataclass(slots=True, eq=False)
 class _TabuSearch:
-    """State of a tabu search for an assignment of partitions with a lower largest member load.
+    """Tabu search for an assignment of partitions whose largest member load is lower.
 
     An item is a partition, or several that must have one owner.
 

@@ -170,7 +170,7 @@ def outside_bands(task: ReplicaTask, amount: Ints) -> Ints:
     The result is 0 within the limits.
 
     Args:
-        task: the reassignment, with the balance limits.
+        task: cluster and balance limits.
         amount: int64[4, brokers + racks], totals by resource (capacity, replicas, bytes, load) and
             by broker, then rack; the result has the same shape.
     """
