@@ -252,7 +252,7 @@ def fewest_moves_of_equal_members(
 
     All members subscribe to the same topics. The load of a member is its number of partitions.
     Assignments at least as even as ``loads`` are considered. The result is None if subscriptions
-    differ, or if several members claim the same partition.
+    differ, or if several members report the same partition as owned.
 
     Args:
         group_arrays: the members' subscriptions and the partitions, as arrays.

@@ -176,8 +176,9 @@ class CooperativeSticky(PlainStrategy):
     first plan; its owner revokes it and rejoins, and the next plan assigns it (KIP-429).
 
     Guarantees, cost and limits are those of `Sticky` for the final plan, and no partition has two
-    owners on the way. Claims are the subscription's owned partitions; in a group with the eager
-    protocol members own nothing when they join, so there it is not sticky at all (Q13).
+    owners on the way. Claims (partitions reported as owned) are the subscription's owned
+    partitions; in a group with the eager protocol members own nothing when they join, so there it
+    is not sticky at all (Q13).
 
     It gives the same results as ``org.apache.kafka.clients.consumer.CooperativeStickyAssignor``
     4.3.1, including the order of each member's partitions. Where the class throws,

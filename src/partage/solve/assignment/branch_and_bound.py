@@ -123,7 +123,7 @@ class _BranchAndBound:
     def score_assignment(self, owner: list[int]) -> Score:
         """Return costs as a tuple by which assignments are compared; the lower tuple is better.
 
-        Its elements, the most important first: items on members of weight 0 (which should own
+        Its elements, the most important first: partitions on members of weight 0 (which should own
         nothing), load above the members' capacities, the sorted loads, rack cost, moves, and the
         spread of topics. ``owner`` is the member of each item.
         """

@@ -65,7 +65,7 @@ def lower_largest_load(plan: WeightedPlan, bound: float) -> WeightedPlan:
 
     The load is relative: it is divided by the member's share. ``plan`` itself is returned if the
     search finds nothing better, if loads exceed capacities, or for more than 4 million pairs of
-    item and member.
+    partition and member.
 
     Args:
         plan: a local optimum of `local_search` that has an owner for every partition.
@@ -275,8 +275,8 @@ class _TabuSearch:
     ) -> tuple[float, int, int]:
         """Find the transfer of a partition to another member that improves the assignment most.
 
-        Return the change of the penalty (infinite if no transfer is possible), the item and the new
-        member.
+        Return the change of the penalty (infinite if no transfer is possible), the item (a
+        partition, or several with one owner) and the new member.
 
         Args:
             rows: the items that may move.
@@ -301,7 +301,8 @@ class _TabuSearch:
     def _best_swap(self, rows: IntArray, move_cost: FloatArray) -> tuple[float, int, int]:
         """Find the swap of two partitions between members that improves the assignment most.
 
-        Return the change of the penalty (infinite if no swap is possible) and the two items.
+        Return the change of the penalty (infinite if no swap is possible) and the two items (a
+        partition, or several with one owner).
 
         Args:
             rows: the items that may move.
@@ -326,9 +327,9 @@ class _TabuSearch:
     def _swap_candidates(self, item_count: int, overload: FloatArray) -> IntArray:
         """Return the items that the tabu search may swap with those that should leave their owner.
 
-        There are ``item_count`` items to be moved. If all pairs are too many, only items of the
-        least loaded members are tried. ``overload`` is the load of each member above its limit
-        (float64[members]).
+        An item is a partition, or several with one owner. There are ``item_count`` items to be
+        moved. If all pairs are too many, only items of the least loaded members are tried.
+        ``overload`` is the load of each member above its limit (float64[members]).
         """
         most = max(1, _MOST_PAIRS // item_count)
         if most >= len(self.owner):

@@ -243,7 +243,8 @@ class WeightedPlan:
         self.assign_item(item, member)
 
     def swap_owners(self, item: int, other_item: int) -> None:
-        """Exchange the owners of two partitions (or sets of partitions that must have one owner).
+        """Exchange the owners of two items: partitions, or sets of partitions that must have one
+        owner.
 
         ``item`` and ``other_item`` are the indices of the items.
         """
@@ -299,7 +300,7 @@ class WeightedPlan:
     def plan_score(self) -> tuple[object, ...]:
         """Return costs as a tuple by which assignments are compared; the lower tuple is better.
 
-        Its elements, the most important first: items on members of weight 0 (which should own
+        Its elements, the most important first: partitions on members of weight 0 (which should own
         nothing), total load above the members' capacities, the members' loads from the largest to
         the smallest, rack cost, and moved partitions.
         """
