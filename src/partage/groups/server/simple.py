@@ -33,7 +33,7 @@ class ServerSimple(PlainStrategy):
     """Kafka's assignor for share groups (KIP-932): several members share each partition.
 
     The result is an `Assignment`, not a `Plan`, because a partition may have several owners.
-    Members keep their previous partitions up to their quota (an even share, rounded up). A
+    Members keep their previous partitions up to their quota (an even share, rounded up or down). A
     partition keeps its previous members up to the number of members that may share it.
 
     Guarantees:
@@ -210,7 +210,8 @@ def _assign_topic(spec: GroupSpec, result: _MemberSets, topic: int, subscribers:
 def _compute_quotas(members: int, partitions: int) -> tuple[int, list[int]]:
     """Return how many members share each partition, and how many partitions each member gets.
 
-    For example, 5 members and 2 partitions give 3 members for each partition.
+    For example, of 5 members, 3 share each of 2 partitions: one member gets both partitions, and
+    the others one each.
 
     >>> _compute_quotas(5, 2)
     (3, [2, 1, 1, 1, 1])
