@@ -195,11 +195,10 @@ def _verify_counts(
 
 
 def _topic_excess(group_arrays: Facts, owner: NDArray[np.integer]) -> int:
-    """Return how much more unevenly than necessary an assignment spreads topics over members.
+    """Return how unevenly an assignment spreads each topic over members; 0 is the best possible.
 
-    It is 0 for the best possible spread. Precisely, it is half the difference between the
-    assignment's sum of squared partition counts by (topic, member) and the least possible sum.
-    ``owner`` is -1 for partitions without an owner.
+    Precisely, it is half the difference between the assignment's sum of squared partition counts by
+    (topic, member) and the least possible sum. ``owner`` is -1 for partitions without an owner.
     """
     given = np.flatnonzero(owner >= 0)
     cells = group_arrays.topic_of[given] * group_arrays.member_count + owner[given]

@@ -158,8 +158,8 @@ def _add_topic_excess(
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Add the criterion "topic excess" to an assignment's measured values and lower bounds.
 
-    Topic excess says how much less evenly topics are spread over consumers than possible; its lower
-    bound is 0. Both dicts remain unchanged if the problem is too large to compute it.
+    Topic excess says how unevenly each topic is spread over consumers. Its lower bound is 0, the
+    best possible spread. Both dicts remain unchanged if the problem is too large to compute it.
     """
     excess = topic_excess(canonical, owner)
     if excess is None:

@@ -268,11 +268,11 @@ def _swap_owners(
 
 
 def topic_excess(canonical: CanonicalProblem, owner: Int32Array) -> int | None:
-    """Return how much less evenly than possible an assignment spreads topics over consumers.
+    """Return how unevenly an assignment spreads each topic over consumers; 0 is the best possible.
 
-    It is 0 if each topic's partitions are spread as evenly as possible over its subscribers.
-    Precisely, it is half the difference between the sum of squared partition counts by (topic,
-    member) and its minimum.
+    It is 0 if the partitions of each topic are divided evenly among its subscribers. Precisely, it
+    is half the difference between the sum of squared partition counts by (topic, member) and its
+    minimum.
 
     Args:
         canonical: the problem, with members and partitions sorted independently of the join order.

@@ -210,10 +210,10 @@ class Targets:
         return np.repeat(np.arange(len(self.topic), dtype=np.int32), self.set_sizes)
 
     def empty_sets(self, selected: NDArray[np.bool_]) -> tuple[tuple[int, int], ...]:
-        """Return the (member, topic) pairs whose set in the previous target assignment is empty.
+        """Return the (member, topic) pairs without a partition in the previous target assignment.
 
-        Kafka's result also contains such empty sets. ``selected`` (bool[S]) marks the sets to
-        consider.
+        Kafka stores a set of partitions for each pair, and its result also contains the empty sets.
+        ``selected`` (bool[S]) marks the pairs to consider.
         """
         if not len(self.topic):
             return ()

@@ -429,7 +429,7 @@ def _find_subscriber_sets(
 
 
 class _HeterogeneousBuilder:
-    """Builder of the uniform assignment for members that subscribe to different topics.
+    """Builder of the uniform assignment for a group whose members subscribe to different topics.
 
     It stores the owner of each partition and each member's number of partitions. Members are
     positions in the coordinator's map.
