@@ -210,7 +210,7 @@ def largest_load_bound(problem: WeightedProblem) -> Bound:
 
 
 def _load_bound_of_topics(
-    problem: WeightedProblem, topics: NDArray[np.bool_], speed: NDArray[np.float64]
+    problem: WeightedProblem, topics: NDArray[np.bool_], share: NDArray[np.float64]
 ) -> Bound:
     """Return a lower bound of the largest relative load that follows from the weight of some
     topics.
@@ -222,10 +222,10 @@ def _load_bound_of_topics(
     Args:
         problem: weights of the partitions and shares of the members.
         topics: bool[topic classes], the classes of topics with equal subscribers to consider.
-        speed: float64[member classes], total share of each class of members.
+        share: float64[member classes], total share of each class of members.
     """
     # Only the subscribers may own these topics, so one of them has at least this relative load.
-    able = float(speed[problem.subscribers_by_class(topics)].sum())
+    able = float(share[problem.subscribers_by_class(topics)].sum())
     weight = float(problem.total_weight_by_class()[topics].sum()) - problem.spilled
     return Bound(weight / able if able > 0 and weight > 0 else 0.0, "cut", topics)
 
@@ -290,7 +290,7 @@ def overload_bound(problem: WeightedProblem) -> Bound:
 
 
 def largest_bound_within_moves(
-    weight: NDArray[np.float64], keeper: IntArray, speed: NDArray[np.float64], moves: int
+    weight: NDArray[np.float64], keeper: IntArray, share: NDArray[np.float64], moves: int
 ) -> float:
     """Return a lower bound of the largest relative load if only a few partitions may change their
     owner.
@@ -301,19 +301,19 @@ def largest_bound_within_moves(
     Args:
         weight: weight of each partition.
         keeper: the only member that may keep each partition without a move.
-        speed: share of each member.
+        share: share of each member.
         moves: the maximum number of moves.
 
     >>> largest_bound_within_moves(np.array([2.0, 1.0, 1.0]), np.array([0, 0, 1]), np.ones(2), 1)
     1.0
     """
-    good = speed[keeper] > 0
+    good = share[keeper] > 0
     weight, keeper = weight[good], keeper[good]
     order = np.lexsort((weight, keeper))
     weight, keeper = weight[order], keeper[order]
     upto = np.cumsum(weight)
     first = np.searchsorted(keeper, keeper)
-    mine = (upto - (upto[first] - weight[first])) / speed[keeper]
+    mine = (upto - (upto[first] - weight[first])) / share[keeper]
     remaining = np.sort(mine)[::-1]
     return float(remaining[moves]) if moves < len(remaining) else 0.0
 
