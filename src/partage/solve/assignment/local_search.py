@@ -275,7 +275,7 @@ def _start_from_claims(
 ) -> None:
     """Assign partitions to their previous owners, and all others to the least loaded members.
 
-    It is a start for the local search that moves few partitions.
+    From this start, the local search moves few partitions.
 
     Args:
         plan: the assignment without owners; changed in place.

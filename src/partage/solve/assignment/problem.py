@@ -106,9 +106,10 @@ class SubscriptionClasses:
     arc_member: IntArray
 
     def with_members(self, subscription: NDArray[np.integer]) -> SubscriptionClasses:
-        """Return a copy for many members, from classes computed once per distinct subscription.
+        """Return a copy in which each member has the class of its subscription.
 
-        It saves time if many members share a subscription.
+        Classes are found once per distinct subscription, which saves time if many members share
+        one.
 
         Args:
             subscription: int[members], index of each member's subscription among the distinct ones.

@@ -96,8 +96,7 @@ def lower_largest_load(plan: WeightedPlan, bound: float) -> WeightedPlan:
 
 
 def _even_out_loads(plan: WeightedPlan, owner: IntArray) -> WeightedPlan:
-    """Return an assignment that starts with given owners and is then made more even by local
-    search.
+    """Return the assignment that local search reaches from given owners, with more even loads.
 
     ``plan`` has the weights and members. ``owner`` (int64[n]) is the first member of each item,
     which is a partition, or several with one owner.
@@ -112,7 +111,7 @@ def _even_out_loads(plan: WeightedPlan, owner: IntArray) -> WeightedPlan:
 
 @dataclass(slots=True, eq=False)
 class _TabuSearch:
-    """Tabu search for an assignment of partitions whose largest member load is lower.
+    """Tabu search for an assignment with a lower largest member load than the given assignment.
 
     An item is a partition, or several that must have one owner.
 

@@ -128,7 +128,7 @@ def _large_partitions(task: ReplicaTask) -> Ints:
 
 
 class _Rows:
-    """Constraints (rows) of a linear programme, to which rows are added one block after another.
+    """Constraints (rows) of a linear programme, which are added block by block.
 
     A row limits a sum of coefficients times variables (columns) from below and above.
     """

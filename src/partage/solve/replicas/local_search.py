@@ -44,8 +44,9 @@ _REPLICAS_A_SWAP = 5_000
 def place_replicas(task: ReplicaTask) -> NDArray[np.int32]:
     """Choose a broker for each replica by penalty-based local search (int32[replicas]).
 
-    The search minimises the bytes copied plus penalties for imbalance. ``task`` has the brokers,
-    partitions and rules. The order of a partition's brokers does not determine its leader.
+    The search minimises the bytes copied plus penalties for imbalance. ``task`` has the cluster,
+    the brokers to use and the balance limits. The order of a partition's brokers does not determine
+    its leader.
 
     Raises:
         NoFeasiblePlanError: a partition has fewer brokers than it is to have replicas.
