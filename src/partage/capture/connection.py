@@ -222,8 +222,7 @@ class ClusterConnection:
     # --- requests --------------------------------------------------------------------------
 
     def fetch_metadata(self, topics: Sequence[str] | None = None) -> Any:
-        """Fetch the metadata of some topics of the Kafka cluster, as kafka-python's
-        MetadataResponse.
+        """Fetch the metadata of some topics of the Kafka cluster (a MetadataResponse).
 
         ``topics`` are names of topics; None stands for all topics that the account may see.
         """

@@ -423,8 +423,7 @@ class LiveCapture:
         self._writer.skip_to(partition, to, why)
 
     def _rewind_partition(self, partition: int, epoch: int, end_offset: int) -> None:
-        """Move the read position back to the offset from which the leader's log differs from the
-        recording.
+        """Move the read position back to where the leader's log differs from the recording.
 
         The two differ after an unclean leader election. The recorded rows from this offset on are
         removed.

@@ -75,8 +75,7 @@ class CapturePart(NamedTuple):
 
 
 def replaced_path(path: Path) -> Path:
-    """Return the hidden path to which a file of the recording is renamed after it was merged into
-    another.
+    """Return the hidden path for a file of the recording that was merged into another file.
 
     Readers that have the file open can continue, new readers ignore it.
 
@@ -104,8 +103,7 @@ def expect_streamable_capture(folder: Path) -> None:
 
 @dataclass
 class CaptureManifest:
-    """Content of the manifest ``capture.json``: the files of a recording, and the offsets read so
-    far.
+    """Content of the manifest ``capture.json``: a recording's files, and the offsets read so far.
 
     A later run of ``partage capture`` continues at these offsets.
 
@@ -186,8 +184,7 @@ class CaptureManifest:
         write_json(folder / MANIFEST, {"format": _FORMAT, "topic": "__consumer_offsets", **content})
 
     def add_warning(self, message: str) -> None:
-        """Add a warning to the manifest of the recording, for example that a damaged range was
-        skipped.
+        """Add a warning to the manifest of the recording, such as a skipped damaged range.
 
         At most a hundred different warnings are stored.
         """
@@ -367,8 +364,7 @@ _READ_ROWS = 20_000
 def recorded_batches(
     records: Path, batches: Path, read_offsets: Mapping[int, int]
 ) -> Iterator[LogBatch]:
-    """Yield the record batches of one part (pair of files) of a recording, in the order of
-    recording.
+    """Yield the record batches of one part (pair of files) of a recording, in recorded order.
 
     One file has the records, the other has the leader epoch, time and producer of each batch.
 
@@ -424,10 +420,10 @@ def merge_parts(
     max_bytes: int,
     together: int = TOGETHER,
 ) -> bool:
-    """Merge many small files of a recording into a few larger ones, and return whether any were
-    merged.
+    """Merge many small files of a recording into a few larger ones.
 
-    A long recording would otherwise have tens of thousands of files.
+    A long recording would otherwise have tens of thousands of files. The result says whether any
+    were merged.
 
     Args:
         manifest: list of the recording's files; changed in memory only.

@@ -100,8 +100,7 @@ class MetadataImage:
 
     @property
     def in_transaction(self) -> bool:
-        """True if records of the KRaft metadata log wait for the end of their transaction
-        (KIP-868).
+        """True if records of the KRaft metadata log wait for their transaction's end (KIP-868).
 
         They do not change the state of the cluster before that.
         """
@@ -170,8 +169,7 @@ class MetadataImage:
         found |= {name: value[name] for name in ("leader", "replicas", "isr") if name in value}
 
     def cluster_state_line(self, ts_ms: int, cluster_id: str | None = None) -> dict[str, Any]:
-        """Return the state of the Kafka cluster as one line of the recording's file
-        ``cluster.jsonl``.
+        """Return the state of the Kafka cluster as one line of the file ``cluster.jsonl``.
 
         The line has the brokers, topics and partition leaders.
 

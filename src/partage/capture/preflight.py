@@ -54,8 +54,7 @@ _ACL_RESOURCES = {
 
 @dataclass(frozen=True)
 class Permission:
-    """Permission on a Kafka resource that a command of Partage needs, and whether the account has
-    it.
+    """Permission on a Kafka resource that Partage needs, and whether the account has it.
 
     The command ``partage capture --check`` lists it.
 
@@ -122,10 +121,9 @@ class PartitionExtent:
 
     @property
     def complete_share(self) -> float:
-        """Share of the partition's records, of all ever written, that come after the last
-        compaction gap.
+        """Share of all records ever written to the partition that a recording can still get.
 
-        A recording can still get all of these records.
+        They are the records after the last gap that compaction left.
         """
         return (self.end - self.complete_from) / self.end if self.end else 1.0
 
@@ -186,10 +184,10 @@ class AccessReport:
 
     @property
     def complete_share(self) -> float | None:
-        """Share of the records of ``__consumer_offsets``, of all ever written, that come after
-        compaction gaps.
+        """Share of all records ever written to ``__consumer_offsets`` that can still be recorded.
 
-        It is None if the log has no record or cannot be read.
+        They are the records after the compaction gaps. None if the log has no record or cannot be
+        read.
         """
         written = sum(one.end for one in self.partitions)
         left = sum(one.end - one.complete_from for one in self.partitions)
@@ -515,8 +513,7 @@ class _LogProbe:
         self._searches: dict[int, _GapSearch] = {}
 
     def read_samples(self) -> None:
-        """Check the account's permissions on ``__consumer_offsets``, and search for compaction
-        gaps.
+        """Check the permissions on ``__consumer_offsets``, and search for compaction gaps.
 
         A few record batches of each partition are read for this.
         """
@@ -620,8 +617,7 @@ class _LogProbe:
         ]  # fmt: skip
 
     def read_names(self) -> tuple[set[str], set[str]]:
-        """Return the topics and the groups that occur in the newest records of
-        ``__consumer_offsets``.
+        """Return the topics and groups in the newest records of ``__consumer_offsets``.
 
         The check then asks whether the account has permissions on them.
         """

@@ -36,10 +36,9 @@ _WRAPPED_BLANK = r"[\s│|]+"
 
 
 def is_secret(name: str, regex: str | None = None) -> bool:
-    """Return whether the value of a Spark or Kafka setting is a secret, judged by the setting's
-    name.
+    """Return whether a Spark or Kafka setting holds a secret, judged by the setting's name.
 
-    Such a value must not appear in output or error messages.
+    The value of such a setting must not appear in output or error messages.
 
     Args:
         name: name of a setting of Spark or of a Kafka client.

@@ -54,8 +54,7 @@ __all__ = ["UNKNOWN_EPOCH", "CaptureObserver", "CaptureWriter", "CleanedOffsets"
 
 @dataclass
 class _LostRange:
-    """Range of offsets in a log partition whose records compaction removed before they were
-    recorded.
+    """Offsets in a log partition whose records compaction removed before they were recorded.
 
     ``offsets`` is the number of missing records between the offsets ``first`` and ``last``.
     """
@@ -72,8 +71,7 @@ class _LostRange:
 
 @dataclass
 class CleanedOffsets:
-    """Counter of the records that compaction removed from each log partition before they were
-    recorded.
+    """Counter of the records in each log partition that compaction removed before the recording.
 
     Offsets are contiguous, so each missing offset is a removed record. Missing offsets before the
     log's end at the first fetch are normal. After it, the recording was too slow or paused, and
@@ -420,10 +418,9 @@ class CaptureWriter:
         return self._next.get(partition, 0)
 
     def skip_to(self, partition: int, offset: int, warning: str) -> None:
-        """Skip a range of a Kafka log partition up to ``offset``, and store the reason as a
-        warning.
+        """Skip a range of a Kafka log partition up to ``offset``, and store a warning.
 
-        The next record to read has this offset.
+        The next record to read has this offset. ``warning`` is the reason.
         """
         self.manifest.add_warning(f"partition {partition}: {warning}")
         self._next[partition] = offset
@@ -514,8 +511,7 @@ class CaptureWriter:
     def recorded_content(
         self, read_offsets: Mapping[int, int]
     ) -> tuple[Mapping[str, str], list[Mapping[str, Any]], Iterator[LogBatch]]:
-        """Return what has been recorded so far: broker settings, cluster states and Kafka record
-        batches.
+        """Return the broker settings, cluster states and record batches recorded so far.
 
         Args:
             read_offsets: base offset by log partition; parts without a later batch are skipped.

@@ -83,9 +83,9 @@ _SETTINGS: dict[str, Any] = {"rich_markup_mode": "markdown", "pretty_exceptions_
 
 
 class _ImportedCommands(Mapping[str, Any]):
-    """Mapping from the name of a subcommand to its Typer command.
+    """Mapping from the name of a subcommand to its Typer command, imported at its first use.
 
-    The module of a subcommand is imported at its first use, so that ``partage`` starts fast.
+    This makes ``partage`` start faster.
     """
 
     def __init__(self) -> None:
@@ -104,8 +104,7 @@ class _ImportedCommands(Mapping[str, Any]):
 
 
 class _LazyCommandGroup(TyperGroup):
-    """Typer group of the command ``partage``, which imports a subcommand's module only when it
-    runs.
+    """Typer group of the command ``partage``, which imports a subcommand only when it runs.
 
     This makes the program start and print its help faster.
     """

@@ -121,10 +121,9 @@ def compute_plan(
 def _choose_strategy(
     group: Group, problem: Mapping[str, Any], requested: list[str] | None
 ) -> tuple[Strategy, Negotiated | None]:
-    """Choose the strategy to run: from the command line, else from the problem, else by the
-    members' vote.
+    """Choose the strategy to run: from the command line, the problem, or the members' votes.
 
-    Members vote as in Kafka's group coordinator.
+    The first one that exists is chosen. Members vote as in Kafka's group coordinator.
 
     Args:
         group: the members.
@@ -379,8 +378,7 @@ def _or_dash(value: int | None) -> str:
 
 
 def _settled_plan(checked_plan: CheckedPlan) -> dict[str, Any]:
-    """Return the assignment after the second rebalance of a cooperative group, as fields of the
-    output.
+    """Return a cooperative group's assignment after the second rebalance, as output fields.
 
     A cooperative strategy assigns some partitions only in the second rebalance, after their
     previous owners have revoked them. The dict is empty if no second rebalance follows.

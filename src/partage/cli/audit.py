@@ -273,8 +273,7 @@ _JOIN_REMEDIES = {
 
 
 def writer_label(topic: TopicAudit) -> str:
-    """Return a label for the client libraries that may have written a topic, and their hash
-    function.
+    """Return a label for the client libraries that may have written a topic, with their hash.
 
     An example is "Java, kafka-python (murmur2)". If the writers are unknown, the label says why.
     """

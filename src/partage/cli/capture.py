@@ -223,8 +223,7 @@ class WatchOptions:
         trouble: Callable[[str], None],
         connect: Callable[[], ClusterConnection],
     ) -> Iterator[Watcher | None]:
-        """Create the observer that reports rebalances while a cluster is recorded, for a ``with``
-        block.
+        """Create the observer that reports rebalances during a recording, for a ``with`` block.
 
         It prints events or serves metrics, as the options request. The value is None if they
         request neither.
@@ -266,8 +265,7 @@ class WatchOptions:
 
 @contextmanager
 def _until_stopped(*, follow: bool) -> Iterator[Event]:
-    """Yield an event that Ctrl-C or SIGTERM sets, so that a capture with ``--follow`` ends in
-    order.
+    """Yield an event that Ctrl-C or SIGTERM sets, to end a capture with ``--follow``.
 
     Without ``follow``, both signals interrupt the program as usual.
     """

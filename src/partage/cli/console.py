@@ -169,8 +169,7 @@ def format_bytes(size: float) -> str:
 
 
 def first_lines(lines: Sequence[str], *, total: int | None = None) -> list[str]:
-    """Return the first three lines of a list, followed by a line such as "and 7 more" if there are
-    more.
+    """Return the first three lines of a list, and a line such as "and 7 more" if there are more.
 
     ``total`` is the number of all lines, if ``lines`` has only the first of them.
 

@@ -170,8 +170,7 @@ def forecast(
 
 @dataclass(frozen=True)
 class _Source:
-    """Source of the present settings of a consumer group in a forecast: a run, a cluster or
-    options.
+    """Source of a consumer group's present settings in a forecast: a run, a cluster or options.
 
     The output of ``partage forecast`` names it.
 

@@ -85,8 +85,9 @@ class KeyOptions(OptionGroup):
     ] = False
 
     def partition_counts(self) -> list[int]:
-        """Parse the value of the option ``--partitions``, such as "6,12", to a list of partition
-        counts.
+        """Parse the value of the option ``--partitions``, such as "6,12", to a list of ints.
+
+        Each number is a partition count.
 
         Raises:
             BadParameter: a count is not a whole number.
@@ -169,8 +170,7 @@ _NO_KEY = "No record has a key: the producer's partitioner spreads them as it li
 
 
 def print_analysis(analysis: KeySpread) -> None:
-    """Print the analysis of a topic's keys: load of each partition, hot keys, moved keys, and
-    advice.
+    """Print the analysis of a topic's keys: partition loads, hot keys, moved keys, and advice.
 
     A hot key has many records. A moved key goes to another partition when the partition count
     changes.
@@ -246,10 +246,10 @@ def _moves(found: KeySpread) -> Table:
 
 
 def _moved_keys(found: KeySpread) -> list[str]:
-    """Return a line for each change of the partition count, with the most frequent keys that it
-    moves.
+    """Return a line for each change of the partition count, with the hottest keys that it moves.
 
-    A key moves if it belongs to another partition after the change.
+    The hottest keys have the most records. A key moves if it belongs to another partition after the
+    change.
     """
     lines = []
     for change in found.moves:

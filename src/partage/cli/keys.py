@@ -329,8 +329,7 @@ def _parse_drains(lags: Sequence[str], drain_rates: Sequence[str]) -> list[Drain
 
 
 def _reject_input_options(options: Mapping[str, object], what: str) -> None:
-    """Raise an error if the user has set an option of ``partage keys`` that needs the argument
-    INPUT.
+    """Raise an error if an option of ``partage keys`` is set that needs the argument INPUT.
 
     Such an option would have no effect. The error names the first one.
 

@@ -179,10 +179,9 @@ def _describe_effect(effect: Effect) -> str:
 
 
 def _describe_deployment(effect: Effect) -> str:
-    """Describe the cost of a rolling deployment before and after a migration, in simulated unread
-    time.
+    """Describe what a rolling deployment costs before and after a migration.
 
-    Unread time is time without a reader. ``effect`` has the simulated values.
+    The cost is simulated unread time, which is time without a reader. ``effect`` has the values.
     """
     from partage.report.messages import format_estimate
 

@@ -183,8 +183,7 @@ def write_picture(file: Path, text: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterOptions(OptionGroup):
-    """Command-line options that name a running Kafka cluster and the client properties to connect
-    to it.
+    """Command-line options that name a running Kafka cluster and its client properties.
 
     Commands with the option ``--bootstrap-server`` share them.
     """
@@ -208,8 +207,7 @@ class ClusterOptions(OptionGroup):
     ] = None  # fmt: skip
 
     def client_properties(self) -> dict[str, str]:
-        """Return the Kafka client properties from the command line and its properties file, as a
-        dict.
+        """Return the Kafka client properties of the command line and its properties file.
 
         From now on, secret values among them are hidden on stderr.
 
@@ -358,8 +356,7 @@ def named_options(**options: str) -> Iterator[None]:
 def read_replica_cluster(
     source: str | None, cluster: ClusterOptions, **more: Any
 ) -> ReplicaCluster:
-    """Read the brokers, topics and replicas of a Kafka cluster from a file or from the running
-    cluster.
+    """Read the brokers, topics and replicas of a Kafka cluster from a file or from its brokers.
 
     The user must name exactly one of the two.
 

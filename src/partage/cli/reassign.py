@@ -50,10 +50,10 @@ Ids = Annotated[list[int], _BROKER]
 
 @dataclass(frozen=True, kw_only=True)
 class SizeOptions(OptionGroup):
-    """Command-line options for replica sizes and write loads, which a cluster's description may
-    lack.
+    """Command-line options for replica sizes and write loads of a Kafka cluster.
 
-    Subcommands of ``partage reassign`` that copy replicas share them.
+    The description of the cluster may lack them. Subcommands of ``partage reassign`` that copy
+    replicas share these options.
     """
 
     log_dirs: Annotated[
@@ -81,8 +81,7 @@ class SizeOptions(OptionGroup):
         removed_brokers: tuple[int, ...] = (),
         excluded: list[str] | None = None,
     ) -> ReplicaCluster:
-        """Read the brokers, topics and replicas of a cluster, and add the sizes that the options
-        name.
+        """Read the brokers, topics and replicas of a cluster, and add the replica sizes.
 
         Sizes come from the output of ``kafka-log-dirs`` if the user names such a file.
 
@@ -169,10 +168,10 @@ class PinnedLimitOptions(LimitOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ResultOptions(OptionGroup):
-    """Command-line options for the output of a replica reassignment: batch size, folder, HTML page,
-    JSON.
+    """Command-line options for the output of a replica reassignment.
 
-    All subcommands of ``partage reassign`` have them.
+    They are the batch size, the folder, the HTML page and JSON. All subcommands of ``partage
+    reassign`` have them.
     """
 
     to: Annotated[

@@ -183,8 +183,7 @@ def replay(
 
 @dataclass(frozen=True)
 class ReplayOptions:
-    """Command-line options of ``partage replay``: policies, strategies, groups, time range and
-    engine.
+    """Command-line options of ``partage replay``: policies, strategies, groups, times and engine.
 
     The engine is Spark or local processes. ``partage demo`` uses the same class.
     """

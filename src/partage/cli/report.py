@@ -88,9 +88,7 @@ def _report_remote(
     *,
     open_it: bool,
 ) -> None:
-    """Show the report of a run at a remote address; without ``--out`` the page is uploaded
-    to it.
-    """
+    """Show the report of a run at a remote address; without ``--out``, upload the page to it."""
     from partage.jobs.replay.remote_output import downloaded_run
     from partage.report.html import publish_page
 

@@ -52,10 +52,9 @@ class GuardedStream:
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write lines of text to the stream, with each secret, such as a password, replaced by
-        ``[hidden]``.
+        """Write lines of text to the stream, with each secret replaced by ``[hidden]``.
 
-        Secrets are the passwords and similar values that the stream knows.
+        Secrets are passwords and similar values.
         """
         for line in lines:
             self.write(line)

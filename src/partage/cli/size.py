@@ -107,10 +107,9 @@ def size(
 
 
 def _to_json(group: str, sizing: Sizing) -> dict[str, Any]:
-    """Return the forecast of load and lag for each number of consumers of a group, as a JSON
-    object.
+    """Return the forecast for each number of consumers of a group as a JSON object.
 
-    An infinite lag is null.
+    A forecast has load and lag; an infinite lag is null.
     """
     from partage.forecasts.sizing import scaler_lines
 
@@ -173,8 +172,7 @@ def _verdict(found: Sizing) -> str:
 
 
 def _table_notes(sizing: Sizing) -> list[str]:
-    """Return remarks for below the table of group sizes: what limits the group, and what is not
-    counted.
+    """Return remarks below the table of group sizes: the group's limits, and what is not counted.
 
     ``sizing`` is the forecast for each number of consumers.
     """

@@ -90,8 +90,7 @@ def _row(named: str, rows: dict[str, StrategyRow]) -> StrategyRow:
 
 
 def _task_rows(named: list[str]) -> list[TaskRow]:
-    """Return the rows of the table of Kafka Streams task assignors that ``partage strategies``
-    prints.
+    """Return the rows of Kafka Streams task assignors that ``partage strategies`` prints.
 
     Without names in ``named``, all assignors have a row.
 

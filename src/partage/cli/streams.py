@@ -201,8 +201,7 @@ def streams(
 
 
 def _streams_group_note(settings: Mapping[str, object], assignors: Sequence[str]) -> str | None:
-    """Return a warning if settings for streams groups have no effect on a Kafka Streams
-    application.
+    """Return a warning if settings for streams groups have no effect on an application.
 
     They only have an effect if the group coordinator assigns the tasks (KIP-1071). The result is
     None if there is nothing to warn of.
@@ -222,8 +221,7 @@ def _streams_group_note(settings: Mapping[str, object], assignors: Sequence[str]
 
 
 def _name_applications(source: Path) -> str:
-    """Return the ids of the Kafka Streams applications in a recording, as text for an error
-    message.
+    """Return the ids of the Kafka Streams applications in a recording, for an error message.
 
     ``source`` is the folder of the recording.
     """
@@ -256,8 +254,7 @@ def _describe_application(
     picture: Path | None,
     output: OutputOptions,
 ) -> None:
-    """Write a recorded Kafka Streams application's description to a file, and print a standby's
-    gain.
+    """Write the description of a recorded Kafka Streams application, and print a standby's gain.
 
     The gain is how much shorter an outage would be with one more standby replica.
 

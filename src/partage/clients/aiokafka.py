@@ -100,11 +100,7 @@ def assignor(
 
 
 class _Meta(AssignorMeta):
-    """Metaclass of the assignor classes for aiokafka, which raises a clear error if they are
-    misused.
-
-    aiokafka passes an error of this type on to the program.
-    """
+    """Metaclass of the assignor classes for aiokafka, which raises an error if they are misused."""
 
     misuse = MisusedAssignorError
 
@@ -124,8 +120,7 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
 
     @classmethod
     def metadata(cls, topics: Iterable[str]) -> bytes:
-        """Return the subscription that an aiokafka consumer sends in its JoinGroup request, as
-        bytes.
+        """Return the subscription in an aiokafka consumer's JoinGroup request, as bytes.
 
         ``topics`` are the subscribed topics.
 
@@ -212,11 +207,7 @@ class Assignor(AbstractPartitionAssignor, metaclass=_Meta):  # type: ignore[misc
 
 
 class _PendingPlan(NamedTuple):
-    """Placeholder for each member's assignment while a thread computes the assignments of the
-    group.
-
-    aiokafka 0.10 copies the dict of assignments, so the dict itself cannot be a future.
-    """
+    """Placeholder for each member's assignment while a thread computes the group's assignments."""
 
     assignments: asyncio.Future[dict[str, Any]]
 

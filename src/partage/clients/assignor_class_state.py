@@ -62,8 +62,7 @@ _FAILURES = "rebalances that failed because the strategy raised an error"
 
 
 class _CachedView(NamedTuple):
-    """Cluster metadata of the subscribed topics, which is reused until the client gets new
-    metadata.
+    """Cluster metadata of the subscribed topics, reused until the client gets new metadata.
 
     Attributes:
         table: the client's own table of partitions, by topic and number.
@@ -192,10 +191,10 @@ class AssignorState:
         leader_loads: Mapping[Partition, float] | None,
         error: type[AssignorFailedError],
     ) -> dict[str, bytes]:
-        """Assign partitions to all members of the group, and encode the assignments for Kafka's
-        SyncGroup.
+        """Assign partitions to all members of the group, and encode the assignments.
 
-        The result is a dict from member id to bytes.
+        The result is a dict from member id to bytes, which the leader sends in Kafka's SyncGroup
+        request.
 
         Args:
             members: the members in the order of the JoinGroup response.
@@ -228,8 +227,7 @@ class AssignorState:
         replicas: Callable[[Any], Sequence[int]],
         racks: Mapping[int, str | None],
     ) -> ClusterView:
-        """Convert the metadata of a Kafka client library to a `ClusterView`, which all libraries
-        share.
+        """Convert the metadata of a Kafka client library to the common form `ClusterView`.
 
         It has the replicas and racks of each partition. Topics without metadata are left out.
 
@@ -326,10 +324,10 @@ class AssignorState:
         self.is_led_by_broker = led_by_broker
 
     def measured_loads(self) -> Mapping[Partition, float]:
-        """Return the measured load of each partition that the Kafka consumer owns, such as records
-        per second.
+        """Return the measured load (such as records per second) of each owned partition.
 
-        A partition without a measurement is left out.
+        These are the partitions of the Kafka consumer. A partition without a measurement is left
+        out.
         """
         return {} if self.sampler is None else self.sampler.partition_loads()
 
@@ -424,8 +422,7 @@ def _wanted_weights(word: str) -> str:
 
 
 def _needs_cooperative_protocol(strategy: Strategy) -> bool:
-    """Return whether a strategy assigns as Kafka does only under the cooperative rebalance
-    protocol.
+    """Return whether a strategy equals Kafka's only under the cooperative rebalance protocol.
 
     Other cooperative strategies also work under the eager protocol, because their members send the
     owned partitions in the user data.
@@ -444,8 +441,7 @@ class _Metrics(Protocol):
     """
 
     def record_plan(self, labels: dict[str, str], seconds: float, measures: Measures) -> None:
-        """Record how long a partition assignment took to compute, and its quality, in a metrics
-        library.
+        """Record a partition assignment's computing time and quality in a metrics library.
 
         Classes implement it for Prometheus and OpenTelemetry.
 

@@ -90,8 +90,7 @@ class AssignorMeta(ABCMeta):
     misuse: type[InvalidConfigError] = InvalidConfigError
 
     def __iter__(cls) -> Iterator[Any]:
-        """Raise an error, because the user passed an assignor class where a list of classes is
-        needed.
+        """Raise an error: the user passed an assignor class where a list of classes is needed.
 
         A client library iterates over the value that should be the list.
 
@@ -103,8 +102,7 @@ class AssignorMeta(ABCMeta):
 
 
 class _AssignorFactory:
-    """Wrapper of the function ``assignor``, which raises a clear error if the user forgot to call
-    it.
+    """Wrapper of the function ``assignor`` that raises a clear error if the user did not call it.
 
     For example, a user may pass ``[assignor]`` to a client library instead of
     ``[assignor("sticky")]``. The client then uses the function like an assignor class.

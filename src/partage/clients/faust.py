@@ -89,10 +89,9 @@ class _FaustAssignor(stock.PartitionAssignor):  # type: ignore[misc]  # Faust pu
         self._guard: CommitGuard | None = None
 
     def on_assignment(self, assignment: Any) -> None:
-        """Check the assignment that this Faust worker got from the group leader, then pass it to
-        Faust.
+        """Check the assignment that this Faust worker received, then pass it to Faust.
 
-        Faust calls it after each rebalance.
+        The group leader has computed it. Faust calls this method after each rebalance.
 
         Raises:
             WireFormatError: the bytes are not an assignment of Faust, or too large.

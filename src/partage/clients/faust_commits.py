@@ -160,10 +160,9 @@ class CommitGuard:
             await self.consumer.seek(tp, min(fetched))
 
     def _new_offset(self, tp: Any) -> int | None:
-        """Return the offset up to which Faust may commit a partition, or None if it must not
-        commit.
+        """Return the offset up to which Faust may commit a partition; None for no commit.
 
-        No record below the offset is fetched but unprocessed. ``tp`` is the partition.
+        All fetched records below the offset have been processed. ``tp`` is the partition.
         """
         # Records that are acknowledged out of order, after an unprocessed one, are not committed.
         if self._sought != self._assignments:

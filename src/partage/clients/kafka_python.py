@@ -134,8 +134,7 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
 
     @classmethod
     def supported_protocols(cls) -> list[Any]:
-        """Return the rebalance protocols that the assignment strategy supports, the preferred one
-        first.
+        """Return the rebalance protocols that the strategy supports, the preferred one first.
 
         They are kafka-python's own constants; kafka-python 2 has none.
         """
@@ -145,8 +144,7 @@ class Assignor(abstract.AbstractPartitionAssignor, metaclass=AssignorMeta):  # t
 
     @classmethod
     def metadata(cls, topics: Iterable[str]) -> bytes:
-        """Return the subscription that a kafka-python consumer sends in its JoinGroup request, as
-        bytes.
+        """Return the subscription in a kafka-python consumer's JoinGroup request, as bytes.
 
         If the strategy failed before, this method first waits, so that the group does not rebalance
         in a loop. ``topics`` are the subscribed topics.

@@ -54,8 +54,7 @@ class SimulatedCell(NamedTuple):
 
 
 class DecidedCell(NamedTuple):
-    """Assignment of a Kafka Streams application's tasks by one task assignor with one set of
-    settings.
+    """Assignment of Kafka Streams tasks by one task assignor with one set of settings.
 
     `decide_streams` returns one such object for each combination of assignor and settings.
 
@@ -89,8 +88,7 @@ class DescribedApplication(NamedTuple):
     notes: tuple[str, ...]
 
     def write(self, path: str | Path) -> Path:
-        """Write the description of the Kafka Streams application to a JSON file, and return its
-        path.
+        """Write the description of the Kafka Streams application to a JSON file.
 
         The result is the path of the file.
 
@@ -297,8 +295,7 @@ def _cells(
 
 
 def _setting_text(value: object) -> str:
-    """Format a Python value of a Kafka Streams setting as in a properties file, such as ``true``
-    for True.
+    """Format a Python value as in a Kafka properties file, such as ``true`` for True.
 
     Kafka Streams settings may be given as Python values.
 

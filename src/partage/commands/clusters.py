@@ -102,8 +102,7 @@ def capture_cluster(
 
 @check_argument_types
 def check_access(bootstrap: str, *, properties: Mapping[str, str] | None = None) -> AccessReport:
-    """Check which data of a cluster an account may read, and how far back ``__consumer_offsets``
-    goes.
+    """Check which data of a cluster an account may read, and how much history there is.
 
     Call it before `capture_cluster`. It reads a few small parts of ``__consumer_offsets``. Nothing
     is written, and no group is joined.

@@ -336,8 +336,7 @@ def live_groups(
 def matching_live_groups(
     bootstrap: str, patterns: Sequence[str], *, properties: Mapping[str, str] | None = None
 ) -> list[str]:
-    """Return the names of the consumer groups of a running cluster that match some patterns,
-    sorted.
+    """Return the names of a running cluster's consumer groups that match some patterns, sorted.
 
     The result is sorted.
 
@@ -407,8 +406,7 @@ def measure_group(
     seconds: float = 60.0,
     properties: Mapping[str, str] | None = None,
 ) -> MeasuredGroup:
-    """Measure the load of one consumer group of a running cluster, as input of `forecast` and
-    `size`.
+    """Measure the load of a consumer group of a running cluster, for `forecast` and `size`.
 
     The end offsets are read twice, ``seconds`` apart. Their difference is the load. Nothing in the
     cluster is changed.

@@ -171,8 +171,7 @@ def _slices(source: Path) -> tuple[Slice, ...]:
 def _read_log(
     slices: Iterable[Slice], types: set[int] | None, groups: Sequence[str] | None
 ) -> Iterator[dict[str, Any]]:
-    """Read records of ``__consumer_offsets`` from Parquet files, and yield selected ones as JSON
-    objects.
+    """Yield selected records of ``__consumer_offsets`` from Parquet files as JSON objects.
 
     A record that cannot be decoded is always yielded, with the field ``error``.
 

@@ -351,10 +351,10 @@ def _proven(found: Reassignment) -> dict[str, Any]:
 
 
 def _size_limit(planned: Reassignment) -> dict[str, int]:
-    """Return the size of a reassignment problem and the largest size for the solver HiGHS, as a
-    dict.
+    """Return a reassignment problem's size, and the largest size for the solver HiGHS.
 
-    A size is a number of (partition, broker) pairs. The keys are ``pairs`` and ``most``.
+    A size is a number of (partition, broker) pairs. The result is a dict with ``pairs`` and
+    ``most``.
     """
     from partage.api.reassignments import MOST_DUAL_PAIRS
 

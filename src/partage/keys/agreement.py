@@ -30,8 +30,7 @@ _WINDOW = (1_700_000_000_000).to_bytes(8, "big")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Agreement:
-    """Result of `who_agrees`: which Kafka client partitioners place the same test keys in the same
-    partitions.
+    """Result of `who_agrees`: which Kafka partitioners place the same keys in the same partitions.
 
     Topics that were written by partitioners of one group can be joined by key.
 

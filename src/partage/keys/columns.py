@@ -29,8 +29,7 @@ _SERIALISE = "serialise it first (partage.keys.serializers has Kafka's)"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyColumn:
-    """Column of record keys: the bytes of all keys in one buffer, and the offset where each key
-    starts.
+    """Column of record keys: the bytes of all keys in one buffer, and the offset of each key.
 
     It has the layout of an Arrow binary array, so that a million keys need no Python objects.
 
@@ -244,8 +243,7 @@ def _library(keys: object) -> str:
 
 
 def place_arrow(keys: Any, place_column: Place) -> Any:
-    """Choose the partition of each key in an Arrow array, and return the partitions as an int32
-    array.
+    """Choose the partition of each key in an Arrow array; return an int32 array of partitions.
 
     The result belongs to the same library as the keys: polars, nanoarrow, or one whose classes have
     a method ``from_arrow`` (arro3); otherwise it is an array of pyarrow. A chunked array of pyarrow
@@ -313,8 +311,7 @@ def _to_pyarrow(keys: Any, pa: Any) -> Any:
 
 
 def place_pandas(keys: Any, place_column: Place) -> Any:
-    """Choose the partition of each key in a pandas Series, and return the partitions as an Int32
-    Series.
+    """Choose the partition of each key in a pandas Series; return an Int32 Series of partitions.
 
     The result has the same index. A missing value stands for a null key whose partition is not
     determined.

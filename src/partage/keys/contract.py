@@ -56,8 +56,7 @@ _ONE_COUNTER = {"java:0.8", "java:0.9"}
 
 @runtime_checkable
 class CustomPartitioner(Protocol):
-    """Interface of a custom partitioner, with the methods of Kafka's Java interface
-    ``Partitioner``.
+    """Interface of a custom partitioner, with the methods of Java's interface ``Partitioner``.
 
     A class may also have a method ``on_new_batch(topic, cluster, previous)``. Producers 2.4 to 3.9
     call it if a record needs a new batch, before they call ``partition`` again.
@@ -164,8 +163,7 @@ def led_partitions(topic: str, cluster: Cluster) -> tuple[int, tuple[int, ...] |
 
 
 class NamedPartitioner:
-    """Adapter that makes a built-in client partitioner, such as ``java:3.9``, a
-    `CustomPartitioner`.
+    """Adapter from a built-in partitioner, such as ``java:3.9``, to a `CustomPartitioner`.
 
     Settings: ``partage.seed`` (default 0), the seed of its random numbers, and ``partage.counter``,
     the first value of a round-robin counter. Each topic has its own state, as in the client.
@@ -184,8 +182,7 @@ class NamedPartitioner:
         self._states: dict[str, PartitionerState] = {}
 
     def configure(self, configs: Mapping[str, object]) -> None:
-        """Read the random seed and the start of the round-robin counter from the producer's
-        settings.
+        """Read the random seed and the initial counter from the producer's settings.
 
         They are ``partage.seed`` and ``partage.counter`` in ``configs``.
 
@@ -235,10 +232,10 @@ class NamedPartitioner:
         return int(placed[0])
 
     def on_new_batch(self, topic: str, cluster: Cluster, previous: int) -> None:
-        """Choose a new sticky partition for records without a key, because a batch is full
-        (KIP-480).
+        """Choose a new sticky partition (KIP-480) because a batch is full.
 
-        Nothing happens if the partitioner is not sticky.
+        It is the partition of the next records without a key. Nothing happens if the partitioner is
+        not sticky.
 
         Args:
             topic: name of the topic.
@@ -387,8 +384,7 @@ class CustomRule:
         return int(self._placed([key], partitions)[0])
 
     def place_column(self, keys: KeyColumn, partitions: int) -> NDArray[np.int32]:
-        """Return the partition that the user's custom partitioner chooses for each record
-        (int32[n]).
+        """Return the partition that the custom partitioner chooses for each record (int32[n]).
 
         The partitioner is called for records without a key too. ``partitions`` is the topic's
         partition count.
@@ -431,11 +427,9 @@ class CustomRule:
 
 
 def custom_rule(partitioner: Partitioner) -> CustomRule | None:
-    """Return the rule that calls a custom partitioner for each record; None for a built-in
-    partitioner.
+    """Return the placement rule of a custom partitioner; None for a built-in partitioner.
 
-    Such a rule calls a class of the user for each record. None if the partitioner is a built-in
-    one.
+    The rule calls the user's class for each record.
     """
     rule: object = partitioner.rule
     return rule if isinstance(rule, CustomRule) else None
@@ -444,8 +438,7 @@ def custom_rule(partitioner: Partitioner) -> CustomRule | None:
 def custom_partitioner(
     partitioner_class: object, topic: str = "topic", configs: Mapping[str, object] | None = None
 ) -> Partitioner:
-    """Wrap a custom partitioner class as a `Partitioner`, so that it can be used like a built-in
-    one.
+    """Wrap a custom partitioner class as a `Partitioner`, like the built-in ones.
 
     The result keeps no state between calls.
 

@@ -58,8 +58,7 @@ class DefaultPartitioner:
         value_bytes: bytes | None,  # noqa: ARG002 - the same
         cluster: Cluster,
     ) -> int:
-        """Return the partition of a record: by the murmur2 hash of its key, or round robin without
-        a key.
+        """Return a record's partition: by the murmur2 hash of its key, else round robin.
 
         Only ``key_bytes`` matters; the value is ignored. Round robin skips partitions without a
         leader, if there are others.

@@ -39,8 +39,7 @@ _KEYS, _END, _SHIFT, _HEAD = range(4)
 
 
 class KeyColumns(NamedTuple):
-    """Batch of record keys to count in a hash table, with the number of records and bytes of each
-    key.
+    """Batch of record keys to count in a hash table, with each key's number of records and bytes.
 
     Compiled code counts all keys of the batch in one call.
 
@@ -497,10 +496,9 @@ class DistinctKeys:
         return places, heads, int(behind)
 
     def keys_at(self, places: _Longs, lengths: _Longs) -> tuple[_Bytes, _Longs]:
-        """Return the bytes of some counted keys, concatenated (uint8), and the offset of each key
-        in them.
+        """Return the bytes of some counted keys, concatenated, and the offset of each key.
 
-        The offsets are int64[n + 1].
+        The bytes are a uint8 array, the offsets int64[n + 1].
 
         Args:
             places: offsets of the keys' entries in the table, from `counts_and_offsets`.

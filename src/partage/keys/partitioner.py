@@ -121,8 +121,7 @@ def create_draws(seed: int | Sequence[int]) -> Draws:
 
 
 def clear_sign_bit(number: int) -> int:
-    """Make a 32-bit number non-negative by clearing its sign bit, like Kafka's
-    ``Utils.toPositive``.
+    """Make a 32-bit number non-negative by clearing its sign bit (Kafka's ``Utils.toPositive``).
 
     Java producers do this before they take a hash modulo the partition count.
 
@@ -275,10 +274,10 @@ class KeyRule:
         return placed
 
     def unplaced_mask(self, keys: KeyColumn) -> NDArray[np.bool_] | None:
-        """Return a mask of the records whose key does not determine the partition, such as null
-        keys.
+        """Return a mask of the records whose key does not determine their partition.
 
-        Such records are placed round robin or at random instead. None if there is no such record.
+        An example is a record with a null key, which is placed round robin or at random. None if
+        there is no such record.
         """
         if self.unkeyed == "nothing":
             return None
@@ -435,8 +434,7 @@ class Partitioner:
 
     @property
     def state_class(self) -> type[PartitionerState] | None:
-        """Class of the state that the partitioner keeps between records, such as a round-robin
-        counter.
+        """Class of the partitioner's state between records, such as a round-robin counter.
 
         It is None if the partitioner keeps no state.
         """

@@ -32,8 +32,7 @@ class PartitionerRow(NamedTuple):
 
 
 def partitioners() -> tuple[str, ...]:
-    """Return the names that `partition_for` accepts: built-in partitioners, then installed
-    plug-ins.
+    """Return the names that `partition_for` accepts: built-in partitioners and plug-ins.
 
     Examples are ``java:3.9`` and ``sarama:hash``.
 

@@ -99,8 +99,7 @@ class Moves:
 def moves_of(
     placed: dict[int, NDArray[np.int32]], records: _Longs, changes: list[tuple[int, int]]
 ) -> list[Moves]:
-    """Count the keys and records that move to another partition if a topic's partition count
-    changes.
+    """Count the keys and records that change partition when a topic's partition count changes.
 
     Several changes, such as 6 to 12 and 12 to 24, are counted at once.
 

@@ -26,8 +26,7 @@ TOLERANCE: dict[str, float] = {
 
 @dataclass(frozen=True, slots=True)
 class PlanLimits:
-    """User settings of a replica reassignment: pinned topics, excluded topics and balance
-    tolerances.
+    """User settings of a replica reassignment: pinned and excluded topics, balance tolerances.
 
     They restrict the plans that ``partage reassign`` computes.
 
@@ -100,10 +99,10 @@ class BalanceLimits:
         return len(self.brokers_per_rack) if known and len(self.brokers_per_rack) > 1 else 0
 
     def replica_weights(self) -> NDArray[np.int64]:
-        """Return what one replica of each partition adds to its broker: disk space, count, bytes
-        and load.
+        """Return what a replica of each partition adds to its broker: space, count, bytes, load.
 
-        The result is int64[4, partitions], with a row for each of these quantities (see `KINDS`).
+        The result is int64[4, partitions]: disk space, number of replicas, bytes and write load
+        (see `KINDS`).
         """
         # A kind without data has zeros, and excluded topics weigh 0 except for disk space.
         cluster, counted = self.cluster, self.counted.astype(np.int64)
@@ -119,8 +118,7 @@ class BalanceLimits:
         return weight
 
     def replica_bands(self, use: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the ranges of replicas, bytes and load in which each broker or rack counts as
-        balanced.
+        """Return the ranges of replicas, bytes and load in which a broker or rack is balanced.
 
         For disk space the range is only bounded by the broker's capacity.
 

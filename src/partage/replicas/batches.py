@@ -41,11 +41,10 @@ def changed_partitions(task: ReplicaTask, replica: NDArray[np.int32]) -> NDArray
 
 
 def split_into_batches(moves: ReplicaMoves, *, max_copies: int | None = None) -> list[list[int]]:
-    """Divide the partitions that a reassignment plan changes into batches, which run one after the
-    other.
+    """Divide the partitions that a reassignment plan changes into batches.
 
-    While a batch runs, brokers hold both old and new replicas, so the disks must have room for
-    both.
+    The batches are executed one after the other. While a batch runs, brokers hold both old and new
+    replicas, so the disks must have room for both.
 
     Args:
         moves: the replica copies of the plan.
@@ -166,8 +165,7 @@ def _room(moves: ReplicaMoves) -> list[int | None]:
 def _space_by_partition(
     moves: ReplicaMoves,
 ) -> tuple[dict[int, list[tuple[int, int]]], dict[int, list[tuple[int, int]]]]:
-    """Return the disk space that the new replicas of each partition take, and the space freed
-    afterwards.
+    """Return the disk space that each partition's new replicas take, and that is freed later.
 
     Space is freed when the old replicas are deleted. Both results are dicts from partition to a
     list of pairs: index of the broker or disk, and bytes. The indices of disks follow those of the

@@ -18,8 +18,7 @@ _MULTIPLIER = 0x5DEECE66D
 
 
 class LookaheadDraws(Protocol):
-    """Interface of a random number generator whose next numbers can be read before they are
-    consumed.
+    """Interface of a random number generator whose next numbers can be read in advance.
 
     Vectorised code reads many numbers at once, uses some of them, and then consumes only these.
     """
@@ -58,8 +57,7 @@ def _next_random_states(state: int, count: int) -> NDArray[np.uint64]:
 
 
 class JavaDraws:
-    """Java's random number generator ``java.util.Random``, whose next numbers can be read in
-    advance.
+    """Generator ``java.util.Random``, whose next numbers can be read in advance.
 
     Vectorised code reads many numbers at once, and then consumes those that it has used.
 

@@ -109,8 +109,7 @@ def leader_election_json(cluster: ReplicaCluster, partitions: Iterable[int]) -> 
 def topic_assignment(
     topic: str, replicas: Iterable[Iterable[int]], first_partition: int = 0
 ) -> dict[str, Any]:
-    """Return the JSON input of ``kafka-reassign-partitions`` for partitions that are added to a
-    topic.
+    """Return the JSON input of ``kafka-reassign-partitions`` for new partitions of a topic.
 
     It names the brokers of each partition's replicas.
 

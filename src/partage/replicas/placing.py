@@ -187,8 +187,7 @@ def place_added_partitions(
     strategy: Strategy = "striped",
     seed: int = 0,
 ) -> Int32Array:
-    """Return the brokers on which Kafka places the replicas of partitions that are added to a
-    topic.
+    """Return the brokers on which Kafka places the replicas of partitions added to a topic.
 
     The striped placer ignores the existing partitions. The strategies of AdminUtils continue from
     the broker of partition 0's first replica.
@@ -427,8 +426,7 @@ def _place_followers(
     ids: Int32Array, rack: NDArray[np.int64], lead: NDArray[np.int64], gap: NDArray[np.int64],
     factor: int,
 ) -> Int32Array:  # fmt: skip
-    """Choose the brokers of each partition's followers on distinct racks, as Kafka's ``AdminUtils``
-    does.
+    """Choose brokers on distinct racks for each partition's followers, like Kafka's ``AdminUtils``.
 
     A rack gets a second replica only if all racks have a replica of the partition already.
 

@@ -70,8 +70,7 @@ def place_in_stripes(
 
 
 class _Rings:
-    """Circular lists (rings) of each rack's brokers, from which KRaft's placer takes the next
-    broker.
+    """Circular lists (rings) of each rack's brokers, from which KRaft's replica placer chooses.
 
     Each rack has a ring of unfenced brokers and a ring of fenced ones, which are used last.
     """
@@ -148,10 +147,9 @@ def place_at_once(
     raw: Ints,
     shape: tuple[int, int],
 ) -> NDArray[np.int32] | None:
-    """Place the replicas of all partitions as Kafka's ``StripedReplicaPlacer``, with array
-    operations.
+    """Place the replicas of all partitions at once like KRaft's ``StripedReplicaPlacer``.
 
-    Kafka's class places one partition after the other. A ring is the circular list of a rack's
+    The placer itself places one partition after the other. A ring is the circular list of a rack's
     brokers.
 
     Args:
@@ -257,11 +255,10 @@ def _permutations_from_swaps(places: Ints, list_length: int) -> Ints:
 def _look_up_brokers(
     shuffled: Ints, sizes: Ints, offset: Ints, turn: tuple[int, int], shape: tuple[int, int]
 ) -> NDArray[np.int32]:
-    """Return the broker of each replica from shuffled lists of brokers (int32[partitions,
-    replicas]).
+    """Return the broker of each replica from shuffled lists of brokers.
 
-    KRaft's placer shuffles the lists after a number of partitions. The partitions between two
-    shuffles form a block: they use the same lists.
+    The result is int32[partitions, replicas]. KRaft's placer shuffles the lists after a number of
+    partitions. The partitions between two shuffles form a block: they use the same lists.
 
     Args:
         shuffled: for each block, the racks in order and then the brokers of each rack.
@@ -357,8 +354,7 @@ def _bounded(raw: Any, used: int, bound: int) -> int:
 
 @kernel_helper
 def _shuffle_range(items: Any, begin: int, end: int, raw: Any, used: int) -> int:
-    """Shuffle ``items[begin:end]`` in place, with the same result as Java's
-    ``Collections.shuffle``.
+    """Shuffle ``items[begin:end]`` in place like Java's ``Collections.shuffle``.
 
     KRaft's replica placer shuffles its lists of brokers in this way.
 
@@ -412,8 +408,7 @@ def _next(ring: int, epoch: int, start: Any, state: Any) -> int:
 def place_one_by_one(
     start: Any, broker: Any, names: Any, state: Any, offset: int, unfenced: int, raw: Any, out: Any
 ) -> int:
-    """Place the replicas of one partition after the other, as KRaft's ``StripedReplicaPlacer``
-    does.
+    """Place the replicas of one partition after another like KRaft's ``StripedReplicaPlacer``.
 
     The broker ids are written into ``out``. The result is the number of random numbers consumed, or
     -1 if ``raw`` has too few.

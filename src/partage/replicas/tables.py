@@ -88,8 +88,7 @@ def rack_rows(task: ReplicaTask, rows: Sequence[dict[str, Any]]) -> list[dict[st
 
 
 def disk_rows(moves: ReplicaMoves, directory: NDArray[np.int32] | None) -> list[dict[str, Any]]:
-    """Return a report row for each log directory, with its bytes before and after a reassignment
-    plan.
+    """Return a report row for each log directory, with its bytes before and after a reassignment.
 
     Only brokers with several log directories have rows, and only if the directory of each replica
     is known. Without partition sizes, rows count replicas.

@@ -154,8 +154,7 @@ def fix_racks(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> Repl
 
 
 def elect_leaders(cluster: ReplicaCluster, limits: PlanLimits | None = None) -> ReplicaTask:
-    """Build the reassignment problem of balancing the preferred leaders without copying any
-    replica.
+    """Build the reassignment problem of balancing preferred leaders without copying replicas.
 
     Only the order of each partition's replicas changes, because its first replica is the preferred
     leader. `reassign` computes a plan for the returned `ReplicaTask`.

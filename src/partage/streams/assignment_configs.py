@@ -77,8 +77,7 @@ class AssignmentConfigs:
         _check_tags(self.rack_aware_assignment_tags)
 
     def rack_aware_costs(self, traffic: int, non_overlap: int) -> tuple[int, int]:
-        """Return the two costs that rack-aware task assignment of Kafka Streams minimises
-        (KIP-925).
+        """Return the two costs that rack-aware task assignment minimises (KIP-925).
 
         The first is the cost of a partition that is read from another rack (traffic cost). The
         second is the cost of a task that moves to another client (non-overlap cost).

@@ -89,12 +89,11 @@ def _should_move(draft: DraftAssignment, source: int, destination: int) -> bool:
 
 @dataclass
 class TaskMovements:
-    """Temporary moves of Kafka Streams tasks to clients (instances) with up-to-date state
-    (KIP-441).
+    """Temporary moves of Kafka Streams tasks to clients with up-to-date state (KIP-441).
 
-    If the client of a task in the balanced assignment has to restore the task's state first, a
-    caught-up client runs the task meanwhile. The intended client restores the state in a warm-up
-    replica, and then takes over the task.
+    A client is an application instance. If the client of a task in the balanced assignment has to
+    restore the task's state first, a caught-up client runs the task meanwhile. The intended client
+    restores the state in a warm-up replica, and then takes over the task.
 
     Attributes:
         problem: clients, tasks and settings of the rebalance.
@@ -127,8 +126,7 @@ class TaskMovements:
         self.load = np.array(self.draft.load)
 
     def move_actives(self) -> int:
-        """Move each active Kafka Streams task from a client that lags behind to one with up-to-date
-        state.
+        """Move active Kafka Streams tasks from clients that lag behind to caught-up clients.
 
         The client that lags behind gets a warm-up replica, as long as the limit allows. It restores
         the task's state there, so that the task can return later.
@@ -151,10 +149,9 @@ class TaskMovements:
         return len(wanted)
 
     def _move_active(self, task: int, destination: int, copies: list[int]) -> None:
-        """Move an active Kafka Streams task to a caught-up client until its intended client has the
-        state.
+        """Move an active Kafka Streams task away from its intended client until that has the state.
 
-        If no client is caught up, the task moves to the client with the least lag. The intended
+        The task moves to a caught-up client, or to the client with the least lag. The intended
         client restores the state in a warm-up replica, if the limit allows.
 
         Args:
@@ -185,8 +182,7 @@ class TaskMovements:
         self._update_loads(source, destination)
 
     def move_standbys(self) -> int:
-        """Move each standby task from a Kafka Streams client that lags behind to one that lags
-        less.
+        """Move standby tasks from Kafka Streams clients that lag behind to clients that lag less.
 
         A standby is a copy of a task's state, which can take over quickly if it is up to date.
 

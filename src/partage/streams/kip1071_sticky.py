@@ -67,8 +67,7 @@ class ServerMember:
 
 @dataclass(frozen=True)
 class ServerPlan:
-    """Tasks of each member of a Kafka Streams group, as the group coordinator assigns them
-    (KIP-1071).
+    """Tasks of each member of a Kafka Streams group, assigned by the group coordinator (KIP-1071).
 
     ``active`` and ``standby`` map a member id to its tasks. There are no warm-up tasks.
     """
@@ -119,8 +118,7 @@ class ServerSticky:
         members: Sequence[ServerMember],
         configs: Mapping[str, str] | None = None,
     ) -> ServerPlan:
-        """Assign the tasks of all sub-topologies to the members of a Kafka Streams group
-        (KIP-1071).
+        """Assign the tasks of a Kafka Streams group to its members (KIP-1071).
 
         It is the algorithm of the group coordinator on the broker. Members keep their previous
         tasks if possible.
@@ -478,8 +476,7 @@ class _TargetDraft:
 
 
 class _TargetDraft43(_TargetDraft):
-    """Unfinished assignment of a Kafka Streams group's tasks to its members, by the rules of Kafka
-    4.3.
+    """Unfinished assignment of a Kafka Streams group's tasks, by the rules of Kafka 4.3.
 
     Unlike in later releases, offsets that members report are ignored. See `ServerSticky43` for all
     differences.

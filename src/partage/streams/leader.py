@@ -214,11 +214,10 @@ def compute_group_assignment(
     now_ms: int,
     assignor: TaskAssignor | None = None,
 ) -> StreamsGroupAssignment:
-    """Compute the assignment of each member of a Kafka Streams application, as its group leader
-    does.
+    """Compute the assignment of each member of a Kafka Streams application.
 
-    If a source topic is missing, or the partition count of a repartition topic cannot be derived,
-    every member gets an error code.
+    The group leader does this in a rebalance. If a source topic is missing, or the partition count
+    of a repartition topic cannot be derived, every member gets an error code.
 
     Args:
         application: topology, settings and state of the cluster.
@@ -296,10 +295,9 @@ def _assign_clients(
     versions: tuple[int, int],
     probing_versions: bool,
 ) -> StreamsGroupAssignment:
-    """Assign the tasks of a Kafka Streams application to its instances, then to their stream
-    threads.
+    """Assign the tasks of a Kafka Streams application to its clients, then to their threads.
 
-    The group leader does this last in a rebalance. An instance is called a client.
+    A client is an application instance. The group leader does this last in a rebalance.
 
     Args:
         application: topology, settings and state of the cluster.

@@ -169,8 +169,7 @@ def _assign_remaining(
     reported_by: Mapping[int, str],
     assigned: dict[str, list[int]],
 ) -> None:
-    """Assign the tasks that remain when every stream thread has its equal share of Kafka Streams
-    tasks.
+    """Assign the Kafka Streams tasks that remain when every thread has its equal share.
 
     Each thread gets at most one of them. A thread that reported a task's state comes first.
 
@@ -195,8 +194,7 @@ def _assign_remaining(
 
 
 def assign_in_turn(plan: TaskPlan, client: int, consumers: Sequence[str]) -> dict[str, ThreadTasks]:
-    """Divide the tasks of a Kafka Streams instance among its stream threads round-robin, as before
-    2.4.
+    """Divide the tasks of a Kafka Streams instance among its threads round-robin (before 2.4).
 
     Active tasks come first. The threads' previous tasks are ignored.
 
@@ -272,8 +270,7 @@ def error_assignments(
 def source_partitions_by_host(
     plan: TaskPlan, clients: Sequence[ClientGroup], layout: TopologyLayout
 ) -> tuple[Hosts, Hosts]:
-    """Return the source partitions whose state each Kafka Streams instance serves, by host and
-    port.
+    """Return the source partitions of each Kafka Streams instance's tasks, by host and port.
 
     Interactive queries use them to find the instance that has the state of a key.
 
@@ -313,8 +310,7 @@ def member_assignments(
     deadline_ms: int | None,
     versions: tuple[int, int] = (LATEST_VERSION, LATEST_VERSION),
 ) -> dict[str, StreamsMemberAssignment]:
-    """Return the assignment of each stream thread of one Kafka Streams client, as a dict by member
-    id.
+    """Return the assignment of each stream thread of one Kafka Streams client, by member id.
 
     A client is an application instance. If another thread still owns a partition of a task, the
     task is withheld until that thread has revoked it.
@@ -515,8 +511,7 @@ def _endpoint(name: str, text: str | None) -> tuple[str, int] | None:
 
 @dataclass(frozen=True)
 class NextRebalance:
-    """Time at which a Kafka Streams thread joins its group again, and the version of its
-    subscription then.
+    """Time at which a Kafka Streams thread joins its group again, and its subscription version.
 
     The version changes if the group's members were upgraded or downgraded.
 

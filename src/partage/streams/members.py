@@ -137,8 +137,7 @@ class ClientGroup:
         return self.members[0].rack if of_first or len(racks) == 1 else None
 
     def previous_tasks(self, layout: TopologyLayout) -> tuple[list[TaskId], list[TaskId]]:
-        """Return the active and the standby tasks that this Kafka Streams instance had before the
-        rebalance.
+        """Return the active and standby tasks of this Kafka Streams instance before the rebalance.
 
         They follow from the partitions that its threads own and from the state that they report.
         ``layout`` has the partitions that each task reads.

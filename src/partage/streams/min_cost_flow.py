@@ -56,8 +56,7 @@ class ResidualNetwork(NamedTuple):
 
 
 class Search(NamedTuple):
-    """Working arrays of the Bellman-Ford algorithm, which searches a flow network for negative
-    cycles.
+    """Working arrays of the Bellman-Ford algorithm, which finds negative cycles of a flow network.
 
     N is the number of nodes, E the number of edges with residual capacity.
 
@@ -105,8 +104,7 @@ class FlowGraph:
         cost: Int64Array,
         flow: Int64Array,
     ) -> FlowGraph:
-        """Build a flow network from arrays that describe its n edges: origin, target, capacity,
-        cost, flow.
+        """Build a flow network with a current flow from arrays that describe its n edges.
 
         Element i of each array belongs to edge i.
 
@@ -153,8 +151,7 @@ class FlowGraph:
         return self.network.flow[self.given]
 
     def maximise_flow(self) -> int:
-        """Increase the flow to a maximum flow from the first node to the last (Edmonds-Karp
-        algorithm).
+        """Increase the flow to a maximum flow from the first node to the last one.
 
         The algorithm is that of Edmonds and Karp.
 

@@ -232,11 +232,10 @@ class TaskProblem:
 
     @cached_property
     def changelog_lags(self) -> NDArray[np.int64]:
-        """Number of changelog records that each Kafka Streams client has yet to restore for each
-        task.
+        """Number of changelog records that each client has yet to restore for each task.
 
         It is int64[clients, tasks]; -2 stands for a running task, -3 for an unknown lag. Only the
-        columns of stateful tasks have a meaning.
+        columns of stateful tasks have a meaning. A client is a Kafka Streams instance.
 
         Raises:
             InvalidProblemError: the lag of a stateful task is missing for a client, or a lag is
@@ -273,18 +272,16 @@ class TaskProblem:
 
     @cached_property
     def client_map_order(self) -> list[int]:
-        """Numbers of the Kafka Streams clients in the iteration order of a Java ``HashMap`` by
-        process id.
+        """Numbers of the Kafka Streams clients in the iteration order of a Java ``HashMap``.
 
-        Kafka's leader visits clients in this order.
+        The map is keyed by process id. Kafka's leader visits clients in this order.
         """
         return self.client_hash_order(self.client_arrival)
 
     def client_hash_order(self, clients: Sequence[int], *, copied: bool = False) -> list[int]:
-        """Sort the numbers of Kafka Streams clients as a Java ``HashSet`` of their process ids
-        iterates.
+        """Sort numbers of Kafka Streams clients in the iteration order of a Java ``HashSet``.
 
-        Kafka's assignors visit clients in this order.
+        The set contains their process ids. Kafka's assignors visit clients in this order.
 
         Args:
             clients: client numbers in the order of insertion.
@@ -297,9 +294,9 @@ class TaskProblem:
         return [clients[place] for place in places]
 
     def task_hash_order(self, tasks: Sequence[int], *, copied: bool = False) -> list[int]:
-        """Sort the numbers of Kafka Streams tasks as a Java ``HashSet`` of their task ids iterates.
+        """Sort numbers of Kafka Streams tasks in the iteration order of a Java ``HashSet``.
 
-        Kafka's assignors visit tasks in this order.
+        The set contains their task ids. Kafka's assignors visit tasks in this order.
 
         Args:
             tasks: task numbers in the order of insertion.
@@ -368,8 +365,7 @@ class DraftAssignment:
         self._add_to_count(client, 1)
 
     def unassign_standby(self, client: int, task: int) -> None:
-        """Remove a standby copy of a Kafka Streams task from a client, and update the client's
-        load.
+        """Remove a standby copy of a Kafka Streams task from a client, and update its load.
 
         ``client`` and ``task`` are their numbers in the problem.
         """

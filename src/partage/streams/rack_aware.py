@@ -69,10 +69,9 @@ def min_traffic(assigned: NDArray[np.bool_], cost: Int64Array) -> list[int]:
 def balance_subtopology(
     assigned: NDArray[np.bool_], cost: Int64Array, groups: Sequence[Sequence[int]]
 ) -> list[int]:
-    """Spread the tasks of each Kafka Streams sub-topology evenly over clients, at minimal cost
-    (KIP-925).
+    """Spread the tasks of each sub-topology evenly over Kafka Streams clients, at minimal cost.
 
-    The cost is traffic across racks plus moved tasks. This is Kafka's strategy
+    The cost is traffic across racks plus moved tasks (KIP-925). This is Kafka's strategy
     ``balance_subtopology``; the algorithm is minimum-cost flow.
 
     Args:
@@ -144,11 +143,10 @@ _MOST_STANDBY_ROUNDS = 4
 
 
 class RackOptimizer:
-    """Exchange of Kafka Streams tasks between clients, so that fewer partitions are read across
-    racks.
+    """Exchange of Kafka Streams tasks between clients, so that fewer reads cross racks (KIP-925).
 
-    It minimises the sum of two costs (KIP-925). The traffic cost counts for each partition that has
-    no replica in the client's rack (source partitions of active tasks, changelogs of standbys). The
+    It minimises the sum of two costs. The traffic cost counts for each partition that has no
+    replica in the client's rack (source partitions of active tasks, changelogs of standbys). The
     non-overlap cost counts for each task on a client that does not have it now. Costs are int32 and
     overflow as in Java.
     """
@@ -193,8 +191,7 @@ class RackOptimizer:
 
     @classmethod
     def for_public(cls, problem: TaskProblem, *, standbys: bool) -> RackOptimizer | None:
-        """Create the rack optimizer of Kafka Streams' public class ``TaskAssignmentUtils``
-        (KIP-924).
+        """Create the rack optimizer of Kafka Streams' public ``TaskAssignmentUtils`` (KIP-924).
 
         It exchanges tasks between clients so that fewer partitions are read across racks. None if
         Kafka would ignore racks for this problem.
@@ -221,10 +218,9 @@ class RackOptimizer:
     def optimize_active(
         self, draft: DraftAssignment, tasks: Sequence[int], traffic: int, non_overlap: int
     ) -> None:
-        """Exchange active Kafka Streams tasks between clients at minimal cost of reads across racks
-        and moves.
+        """Exchange active Kafka Streams tasks between clients at minimal total cost.
 
-        Each read and each moved task has a cost, and the sum is minimised.
+        Each partition that is read across racks and each moved task has a cost.
 
         Args:
             draft: unfinished assignment of tasks to clients; changed in place.
@@ -370,8 +366,7 @@ def rack_misses(
     problem: TaskProblem,
     partitions: Callable[[PartitionRacks], Sequence[frozenset[str] | None]],
 ) -> NDArray[np.int64]:
-    """Count, for each Kafka Streams task and client, the partitions without a replica in the
-    client's rack.
+    """Count the partitions of each Kafka Streams task without a replica in each client's rack.
 
     The client would read these partitions from another rack.
 

@@ -174,8 +174,7 @@ def select_typical_state(states: Iterable[tuple[int, int, int, _T]]) -> _T:
 
 
 def client_name(application: str, client_id: str, taken: Iterable[str]) -> str:
-    """Return a short, unique name for a Kafka Streams instance, made from a stream thread's client
-    id.
+    """Return a short, unique name for a Kafka Streams instance, from a thread's client id.
 
     The application id and the number of the thread are removed. For example,
     "shop-host7-StreamThread-1-consumer" of the application "shop" gives "host7".

@@ -52,16 +52,14 @@ class TaskAssignor(Protocol):
 
 @runtime_checkable
 class Kip441Proposal(TaskAssignor, Protocol):
-    """Interface of a Kafka Streams task assignor that requests a rebalance only when it improves
-    balance.
+    """Interface of a Kafka Streams task assignor that decides itself when to rebalance (KIP-441).
 
-    The document of KIP-441 proposes this. Kafka instead starts probing rebalances at fixed
-    intervals.
+    It requests a rebalance only when that improves balance, as the document of KIP-441 proposes.
+    Kafka instead starts probing rebalances at fixed intervals.
     """
 
     def check(self, problem: TaskProblem, active: Sequence[int]) -> bool:
-        """Return whether a rebalance would now improve the assignment of Kafka Streams tasks to
-        clients.
+        """Return whether a rebalance now would improve the assignment of Kafka Streams tasks.
 
         It would if clients have restored the state of tasks in the meantime.
 

@@ -21,10 +21,9 @@ Tag = tuple[str, str]
 
 
 class TagIndex:
-    """Index of the client tags of all Kafka Streams clients (instances), by client and tag key
-    (KIP-708).
+    """Index of the client tags (KIP-708) of all Kafka Streams clients, by client and tag key.
 
-    An example of a tag is ``zone`` = "zone-a".
+    A client is an application instance. An example of a tag is ``zone`` = "zone-a".
     """
 
     def __init__(self, problem: TaskProblem) -> None:
@@ -57,8 +56,7 @@ class TagIndex:
                 used.add((key, value))
 
     def is_used(self, used: set[Tag], client: int) -> bool:
-        """Return whether a client shares a tag, such as its zone, with another copy of the same
-        task.
+        """Return whether a client shares a tag, such as its zone, with another copy of a task.
 
         Copies of a Kafka Streams task are spread over clients with different tags (KIP-708).
 
@@ -93,8 +91,7 @@ class TagAwareStandbys:
         self._index = TagIndex(problem)
 
     def assign_standbys(self, draft: DraftAssignment, tasks: Iterable[int]) -> None:
-        """Assign the configured number of standbys to each Kafka Streams task, spread over client
-        tags.
+        """Assign the configured number of standbys to each Kafka Streams task, by client tags.
 
         The copies of a task go to clients with different tags, such as zones (KIP-708).
 
@@ -114,8 +111,7 @@ class TagAwareStandbys:
 
     @staticmethod
     def _assign_by_load(draft: DraftAssignment, task: int, copies: int) -> None:
-        """Assign standbys of one Kafka Streams task to the least loaded clients, whatever their
-        tags.
+        """Assign standbys of a Kafka Streams task to the least loaded clients, ignoring tags.
 
         This is done last, for standbys that could not be spread over tags (KIP-708).
 
@@ -131,8 +127,7 @@ class TagAwareStandbys:
             draft.assign_standby(client, task)
 
     def assign_standbys_of_task(self, draft: DraftAssignment, task: int, active_at: int) -> int:
-        """Assign standbys of one Kafka Streams task to clients whose tags differ from those of its
-        copies.
+        """Assign standbys of a Kafka Streams task to clients with other tags than its copies.
 
         An example of a tag is the zone of a client (KIP-708).
 
@@ -242,8 +237,7 @@ class StandbyPlacement(Protocol):
 
 
 class DefaultStandbys:
-    """Rule that places standbys of Kafka Streams tasks by load: on the least loaded client without
-    a copy.
+    """Rule that puts standbys of Kafka Streams tasks on the least loaded clients without a copy.
 
     Ties go to the lower process id. Cost: O(log C) for each of T tasks times N standbys. It gives
     the same results as ``DefaultStandbyTaskAssignor`` 4.3.1.
@@ -310,8 +304,7 @@ class DefaultStandbys:
 
 
 def placement_for(problem: TaskProblem) -> StandbyPlacement:
-    """Return the rule that chooses clients for standby tasks of Kafka Streams: by client tags or by
-    load.
+    """Return the rule that chooses clients for Kafka Streams standbys: by client tags or by load.
 
     Client tags (KIP-708) are used if the application configures them. ``problem`` has the clients
     and settings.

@@ -131,8 +131,7 @@ class StickyCore:
         in_order: Callable[[Iterable[TaskId]], list[TaskId]],
         hash_of: Callable[[TaskId], int],
     ) -> None:
-        """Find the client that ran each Kafka Streams task before, and the clients that had a
-        standby of it.
+        """Find the clients that ran each Kafka Streams task, or had a standby of it, before.
 
         Sticky task assignors prefer these clients.
 
@@ -200,8 +199,7 @@ class StickyCore:
         return len(self.draft.active[client]) < most
 
     def assign_previous(self, tasks: Iterable[int], *, ignore_quota: bool = False) -> list[int]:
-        """Assign Kafka Streams tasks to the clients that ran them before, else to clients with a
-        standby.
+        """Assign Kafka Streams tasks to their previous clients, else to clients with a standby.
 
         Each client gets tasks only up to its quota.
 
@@ -230,10 +228,10 @@ class StickyCore:
         return remaining
 
     def assign_standbys(self, tasks: Iterable[int]) -> None:
-        """Assign the configured number of standbys of each Kafka Streams task to clients without a
-        copy.
+        """Assign the configured number of standbys to each Kafka Streams task.
 
-        A task gets fewer standbys if there are too few clients.
+        Each standby goes to a client without a copy of the task. A task gets fewer standbys if
+        there are too few clients.
         """
         for task in tasks:
             for _ in range(self.problem.settings.num_standby_replicas):
@@ -285,11 +283,10 @@ class StickyCore:
         return self._least_loaded(task, [client for client in copied if client in within])
 
     def _should_balance(self, client: int) -> bool:
-        """Return whether a Kafka Streams client is fully loaded while another client is less
-        loaded.
+        """Return whether a Kafka Streams client is full while another client is less loaded.
 
-        A client is fully loaded if it has at least one task for each of its threads. Sticky task
-        assignors then do not prefer it for its previous tasks.
+        A client is full if it has at least one task for each of its threads. Sticky task assignors
+        then do not prefer it for its previous tasks.
         """
         draft = self.draft
         if draft.count[client] < draft.capacity[client]:
@@ -327,8 +324,7 @@ _COSTS = 1, 10
 
 
 class LegacySticky:
-    """Sticky task assignor of Kafka Streams before 2.6: tasks stay on their clients or go to their
-    state.
+    """Sticky task assignor of Kafka Streams before 2.6: tasks stay in place or go to their state.
 
     Each client keeps tasks up to a quota. Guarantees, in order of priority:
 

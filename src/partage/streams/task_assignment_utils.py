@@ -156,8 +156,7 @@ def optimize_rack_aware_active_tasks(
     *,
     costs: tuple[int, int] | None = None,
 ) -> None:
-    """Move active Kafka Streams tasks between clients so that fewer partitions are read across
-    racks.
+    """Move active Kafka Streams tasks between clients so that fewer reads cross racks.
 
     This does nothing unless both rack-aware costs are configured, even if ``costs`` overrides them.
     In contrast to Kafka's built-in assignors, changelog partitions cost as much as source

@@ -113,8 +113,7 @@ class ProcessId(NamedTuple):
 
     @property
     def raw(self) -> bytes:
-        """Process id of a Kafka Streams instance as the 16 bytes of a UUID, the most significant
-        first.
+        """Process id of a Kafka Streams instance as the 16 bytes of a UUID (big-endian).
 
         Members send it in this form to the leader of their group.
         """

@@ -200,12 +200,11 @@ class TopologyLayout:
     def for_partition_counts(
         cls, topology: Topology, counts: Mapping[str, int], *, check_changelogs: bool = True
     ) -> TopologyLayout:
-        """Compute the tasks and internal topics of a Kafka Streams application from partition
-        counts.
+        """Compute the tasks and internal topics of a Kafka Streams application.
 
-        A sub-topology has as many tasks as its largest source topic has partitions. Task number p
-        reads partition p of each source topic that has such a partition, and owns partition p of
-        each changelog.
+        They follow from the partition counts. A sub-topology has as many tasks as its largest
+        source topic has partitions. Task number p reads partition p of each source topic that has
+        such a partition, and owns partition p of each changelog.
 
         Args:
             topology: sub-topologies of the application.
@@ -262,8 +261,7 @@ class TopologyLayout:
         return layout
 
     def check_counts(self, counts: Mapping[str, int]) -> None:
-        """Check that the internal topics of a Kafka Streams application have the expected partition
-        counts.
+        """Check the partition counts of a Kafka Streams application's internal topics.
 
         Internal topics that do not exist yet are ignored. ``counts`` has the partition count of
         each topic of the cluster.
@@ -275,8 +273,7 @@ class TopologyLayout:
 
     @cached_property
     def task_arrival(self) -> list[TaskId]:
-        """All Kafka Streams tasks in the order in which the group leader passes them to the task
-        assignor.
+        """Kafka Streams tasks in the order in which the group leader passes them to the assignor.
 
         This is the iteration order of a Java ``HashMap``.
         """

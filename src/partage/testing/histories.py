@@ -115,11 +115,10 @@ class _Group:
         return f"{self.name}-{self.rng.getrandbits(64):016x}"
 
     def record(self, time_ms: int) -> tuple[bytes, bytes]:
-        """Simulate the next rebalance of a consumer group, and encode its ``__consumer_offsets``
-        record.
+        """Simulate the next rebalance of a consumer group, and encode its record.
 
-        A member joins, leaves or restarts before each rebalance but the first. ``time_ms`` is the
-        time of the rebalance.
+        The record belongs to ``__consumer_offsets``. A member joins, leaves or restarts before each
+        rebalance but the first. ``time_ms`` is the time of the rebalance.
 
         Returns:
             The key and the value of the record, as bytes.
@@ -217,8 +216,7 @@ def write_capture(size: Size, out: str | Path, *, seed: int = 1) -> int:
 
 
 def write_parts(size: Size, out: str | Path, *, parts: int, seed: int = 1) -> list[int]:
-    """Generate a synthetic recording as several files that cover equal periods, one after the
-    other.
+    """Generate a synthetic recording as several files that cover equal, successive periods.
 
     Tests use it to simulate a capture that grows while it is processed. Each file has the records
     of all partitions of ``__consumer_offsets``; there is no manifest. Return the number of records

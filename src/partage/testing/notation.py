@@ -75,11 +75,10 @@ def group(text: str) -> Group:
 
 
 def assignment(text: str, cluster: Cluster) -> Assignment:
-    """Parse a partition assignment from short text, such as ``"a: t1-0 t1-2 | b: t1-1"``, for
-    tests.
+    """Parse a partition assignment from short text, such as ``"a: t1-0 t1-2 | b: t1-1"``.
 
-    Each member id is followed by its partitions, in order; ``–`` stands for none. The cluster gives
-    each topic its number in the result.
+    Tests use this notation. Each member id is followed by its partitions, in order; ``–`` stands
+    for none. The cluster gives each topic its number in the result.
 
     Raises:
         InvalidProblemError: the text does not follow the notation.

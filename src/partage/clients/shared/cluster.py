@@ -13,8 +13,7 @@ __all__ = ["ClusterView"]
 
 @dataclass(frozen=True)
 class ClusterView:
-    """Metadata of the subscribed Kafka topics: replicas of each partition, and racks of the
-    brokers.
+    """Metadata of the subscribed Kafka topics: partitions with their replicas, and brokers' racks.
 
     It has the same form for all Kafka client libraries.
 
@@ -32,10 +31,9 @@ class ClusterView:
     racks: Mapping[int, str | None] = field(default_factory=dict)
 
     def cluster(self) -> Cluster:
-        """Convert the metadata to a `Cluster` (topics, partitions and racks), the input of a
-        strategy.
+        """Convert the metadata to a `Cluster`, the input of an assignment strategy.
 
-        Topics without partitions are left out, as in Kafka.
+        It has topics, partitions and racks. Topics without partitions are left out, as in Kafka.
 
         Raises:
             InvalidProblemError: a partition number is out of range.

@@ -40,8 +40,7 @@ Partition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class SyncGroupAssignments:
-    """Assignments of all members of a consumer group, computed by its leader for the SyncGroup
-    request.
+    """Assignments of all members of a consumer group, for the leader's SyncGroup request.
 
     Attributes:
         sent: the assignment of each member, as bytes for SyncGroup.
@@ -316,8 +315,7 @@ def _revoked(plan: Plan, joined: Sequence[JoinedMember]) -> set[Partition]:
 
 
 def _is_own_strategy(strategy: Strategy) -> bool:
-    """Return whether an assignment strategy exists only in Partage and uses the members' owned
-    partitions.
+    """Return whether a strategy exists only in Partage and uses the members' owned partitions.
 
     Members then report their owned partitions in the user data, which other assignors ignore.
     """

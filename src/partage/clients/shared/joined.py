@@ -110,10 +110,10 @@ class _Subscription(NamedTuple):
 
 
 class _SplitUserData(NamedTuple):
-    """User data of a group member in two parts: the strategy's bytes, and the bytes that Partage
-    appends.
+    """User data of a group member in two parts: the strategy's bytes, and Partage's trailer.
 
-    The appended part (trailer) has, for example, the partitions that the member reports as owned.
+    The trailer, which Partage appends, has for example the partitions that the member reports as
+    owned.
 
     Attributes:
         user_data: the strategy's own bytes.
@@ -222,10 +222,10 @@ def find_nonexistent_claims(
 
 
 def locate_claims(claims: Sequence[Claims], index: Index) -> tuple[Int32Array, Int32Array]:
-    """Convert the owned partitions that group members report to an array of members and one of
-    partitions.
+    """Convert the owned partitions that group members report to two arrays.
 
-    Element i of both arrays stands for one reported partition.
+    Element i of the first array is a member, and element i of the second one a partition that it
+    reports.
 
     Args:
         claims: the reported partitions of each member.
@@ -317,8 +317,7 @@ class LeaderPlan:
 def drop_refuted_claims(
     strategy: Strategy, members: Sequence[JoinedMember], last_plan: LeaderPlan | None
 ) -> tuple[list[JoinedMember], list[str]]:
-    """Ignore owned partitions that a group member reports although another member was assigned
-    them.
+    """Ignore owned partitions that a member reports although another member was assigned them.
 
     The group leader knows the right owner from its last assignment, and keeps only that member's
     report.

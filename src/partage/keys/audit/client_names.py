@@ -53,8 +53,7 @@ _TO_MURMUR2 = (
 
 
 def hash_name(partitioners: Collection[str]) -> str:
-    """Return the name of the hash function, such as CRC32, that a set of equivalent partitioners
-    uses.
+    """Return the name of the hash function, such as CRC32, that equivalent partitioners use.
 
     Partitioners are equivalent if they place every key in the same partition. If the hash function
     is not known, the result is the name of the first partitioner.
@@ -118,8 +117,7 @@ def label_clients(clients: Sequence[str], hashed: str, part: str = _WHOLE) -> st
 
 
 def advise_settings(families: Iterable[Collection[str]]) -> str:
-    """Return advice on which partitioner to configure in which client, so that topics can be
-    joined.
+    """Advise which partitioner to configure in which client, so that topics can be joined.
 
     With these settings all clients place equal keys in equal partitions. ``families`` has one entry
     for each client that wrote to the topics: the equivalent partitioners that it may have used.

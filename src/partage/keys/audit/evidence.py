@@ -132,8 +132,7 @@ class KeyPart(Enum):
 
     @property
     def window_bytes(self) -> int:
-        """Length in bytes of the window at the end of a record key, which a partitioner does not
-        hash.
+        """Length in bytes of the window at the end of a record key, which is not hashed.
 
         Kafka Streams appends the window to keys. The length is 0 if the whole key is hashed.
         """

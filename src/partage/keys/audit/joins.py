@@ -109,8 +109,7 @@ READINGS: dict[str, Callable[[bytes], _Meaning]] = {
 
 
 def decode_keys(keys: Sequence[bytes], serializer: str) -> dict[str, bytes]:
-    r"""Decode the keys of a topic with one serializer, to compare them with the keys of another
-    topic.
+    r"""Decode the keys of a topic with one serializer, to compare them with another topic's keys.
 
     Keys that this serializer cannot have written are left out.
 
@@ -150,8 +149,7 @@ _MORE_THAN_CHANCE = 4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JoinSide:
-    """Topic on one side of a join, with its partition count, its keys and the partitioners that
-    wrote it.
+    """Topic on one side of a join: its partition count, keys, and the partitioners that wrote it.
 
     Two such topics are compared to explain why equal keys are in partitions with different numbers,
     so that the join misses records.

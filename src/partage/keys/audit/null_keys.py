@@ -87,8 +87,7 @@ def null_keys(
 def _partitions_in_known_order(
     partition: NDArray[np.int32], time_ms: NDArray[np.int64]
 ) -> NDArray[np.int32]:
-    """Return the partitions of the records without a key, leaving out records whose order is
-    uncertain.
+    """Return the partitions of the records without a key, leaving out records of uncertain order.
 
     The order of records with equal timestamps is unknown, so only one record of each millisecond is
     used.

@@ -98,8 +98,7 @@ class InferredWriters:
 
     @property
     def writer_families(self) -> tuple[PartitionerFamily, ...]:
-        """Groups of equivalent partitioners that wrote the topic, each listed once, in order of
-        time.
+        """Distinct groups of equivalent partitioners that wrote the topic, in order of time.
 
         A group may have written at several partition counts of the topic.
         """
@@ -108,8 +107,7 @@ class InferredWriters:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Candidate:
-    """Group of equivalent partitioners that may have written a topic while it had some partition
-    count.
+    """Equivalent partitioners that may have written a topic while it had some partition count.
 
     Its own placement of the observed keys is compared with the partitions in which they are.
 
@@ -227,8 +225,7 @@ def _choose_writers(
 
 
 def _match_probability(candidate: _Candidate, observed_pairs: KeyPairs, pairs: _Bools) -> float:
-    """Return the probability that a wrong partitioner places a key in the observed partition by
-    chance.
+    """Return the probability that a wrong partitioner matches a key's observed partition by chance.
 
     It is about 1 / n for n partitions, and higher if most keys are in few partitions.
 

@@ -33,10 +33,10 @@ _TABLES = (
 
 @cache
 def client_partitioners() -> dict[str, Partitioner]:
-    """Return the built-in partitioners of all client libraries, as a dict from name to
-    `Partitioner`.
+    """Return the built-in partitioners of all client libraries, as a dict by name.
 
-    Names such as ``java:3.9`` are in the order of the documentation.
+    Names such as ``java:3.9`` are in the order of the documentation. The values are `Partitioner`
+    objects.
     """
     tables: list[tuple[Partitioner, ...]] = [
         getattr(import_module(f"partage.keys.clients.{module}"), table) for module, table in _TABLES

@@ -91,8 +91,7 @@ def _choose_by_counter(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turns(Counter):
-    """State of Java's ``RoundRobinPartitioner`` for one topic: its counter, and how full each open
-    batch is.
+    """State of Java's ``RoundRobinPartitioner`` for one topic: its counter and its open batches.
 
     Each record goes to the next partition in turn.
 
@@ -153,8 +152,7 @@ def _choose_round_robin(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StickyCache(PartitionerState):
-    """State of Java's sticky partitioner for one topic: the current partition and its batch
-    (KIP-480).
+    """State of Java's sticky partitioner for one topic: current partition and batch (KIP-480).
 
     The Java class is ``StickyPartitionCache``. Records without a key go to the same partition until
     the batch is full.
@@ -171,11 +169,10 @@ class StickyCache(PartitionerState):
 
 
 def sticky_partition(state: StickyCache, partitions: int) -> tuple[int, StickyCache]:
-    """Return the partition to which a Java producer currently sends records without a key, and the
-    new state.
+    """Return the partition to which a Java producer currently sends records without a key.
 
-    The first call draws the partition. It equals ``StickyPartitionCache.partition``. ``partitions``
-    is the topic's partition count.
+    The first call draws the partition; the new state is returned too. It equals
+    ``StickyPartitionCache.partition``. ``partitions`` is the topic's partition count.
     """
     if state.partition is not None:
         return state.partition, state
@@ -185,10 +182,9 @@ def sticky_partition(state: StickyCache, partitions: int) -> tuple[int, StickyCa
 def draw_sticky_partition(
     state: StickyCache, partitions: int, previous: int
 ) -> tuple[int, StickyCache]:
-    """Draw another sticky partition for a topic because a batch is full, and return it with the new
-    state.
+    """Draw another sticky partition for a topic, because a batch is full.
 
-    It equals ``StickyPartitionCache.nextPartition``.
+    The new state is returned too. It equals ``StickyPartitionCache.nextPartition``.
 
     Args:
         state: the state before the draw.
@@ -307,10 +303,9 @@ def with_queues(
 
 
 def next_partition(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
-    """Draw the next partition for records without a key in a Java producer, and return the new
-    state too.
+    """Draw the partition to which a Java producer sends the next records without a key (KIP-794).
 
-    Partitions with longer queues are less likely (KIP-794). It equals
+    Partitions with longer queues are less likely. The new state is returned too. It equals
     ``BuiltInPartitioner.nextPartition``. ``partitions`` is the topic's partition count.
     """
     if not state.table:
@@ -323,10 +318,9 @@ def next_partition(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
 
 
 def peek_partition(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
-    """Return the partition to which a Java producer currently sends records without a key, and the
-    new state.
+    """Return the partition to which a Java producer now sends records without a key (KIP-794).
 
-    The first call draws the partition (KIP-794). It equals
+    The first call draws the partition; the new state is returned too. It equals
     ``BuiltInPartitioner.peekCurrentPartitionInfo``. ``partitions`` is the topic's partition count.
     """
     if state.partition is not None:
@@ -338,8 +332,7 @@ def peek_partition(state: Adaptive, partitions: int) -> tuple[int, Adaptive]:
 def count_appended_bytes(
     state: Adaptive, appended: int, partitions: int, *, switch: bool = True
 ) -> Adaptive:
-    """Count the bytes of a record that a Java producer appends to a batch, and return the new
-    state.
+    """Count the bytes that a Java producer appends to a batch, and return the new state.
 
     Another sticky partition is drawn after ``batch_size`` bytes. It equals
     ``BuiltInPartitioner.updatePartitionInfo``.
@@ -406,8 +399,7 @@ def without_window(keys: KeyColumn, tail: int = _WINDOW_START_BYTES) -> KeyColum
 
 
 def invalid_record_partition(partition: int, partitions: int) -> str:
-    """Return the error message of old Java producers for a record with a partition that does not
-    exist.
+    """Return the error message of old Java producers for a record with an invalid partition.
 
     It is the message of releases 0.8.2.2 and 0.9, with their unusual closing bracket.
 

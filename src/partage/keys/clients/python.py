@@ -23,8 +23,7 @@ __all__ = ["PYTHON", "Pinned"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pinned(PartitionerState):
-    """State of kafka-python's ``StickyPartitioner`` for one topic: the current partition and its
-    batch.
+    """State of kafka-python's ``StickyPartitioner`` for one topic: current partition and batch.
 
     Records without a key go to the same partition until the batch is full.
 

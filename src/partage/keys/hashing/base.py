@@ -73,8 +73,7 @@ class KeyHashKernel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Hash:
-    """Hash function for record keys, such as murmur2, with one implementation for each kind of
-    input.
+    """Hash function for record keys, such as murmur2, in several implementations.
 
     A single key is hashed in plain Python, a column of keys by NumPy or a compiled kernel.
 
