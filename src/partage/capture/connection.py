@@ -540,7 +540,7 @@ def unreachable_error(
     bootstrap: str,
     settings: Mapping[str, Any],
     error: Exception,
-    logged: str,
+    logged_reason: str,
     *,
     is_broker: bool = False,
 ) -> ClusterUnreachableError:
@@ -552,15 +552,15 @@ def unreachable_error(
         bootstrap: the addresses of the brokers.
         settings: kafka-python's settings.
         error: the exception that kafka-python raised.
-        logged: the reason that kafka-python logged.
+        logged_reason: the reason that kafka-python logged.
         is_broker: whether a broker answered before the connection broke.
     """
     own = f"{type(error).__name__} {error}"
     timed_out = "Timeout" in type(error).__name__
-    why = logged if timed_out and logged else error_reason(error)
+    why = logged_reason if timed_out and logged_reason else error_reason(error)
     login = _OAUTH_LOGIN if settings.get("sasl_mechanism") == "OAUTHBEARER" else _LOGIN
     for words, hint in _HINTS:
-        if any(word in f"{own} {logged}" for word in words):
+        if any(word in f"{own} {logged_reason}" for word in words):
             return ClusterUnreachableError(bootstrap, why, login if hint is _LOGIN else hint)
     protocol = str(settings.get("security_protocol", "PLAINTEXT"))
     with_login = protocol.startswith("SASL")

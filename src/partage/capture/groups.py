@@ -80,7 +80,7 @@ class LiveGroup:
 
 
 def live_groups(
-    connection: ClusterConnection, wanted: Iterable[str] | None = None
+    connection: ClusterConnection, patterns: Iterable[str] | None = None
 ) -> tuple[list[LiveGroup], dict[Partition, int], Any]:
     """Read the groups of a running Kafka cluster, with their members and offsets.
 
@@ -91,14 +91,14 @@ def live_groups(
 
     Args:
         connection: open connection to the cluster.
-        wanted: shell patterns of group ids; None for all groups.
+        patterns: shell patterns of group ids; None for all groups.
 
     Raises:
         NotAuthorizedError: the account may not see any group.
         kafka.errors.KafkaError: a broker does not answer.
     """
     metadata = connection.fetch_metadata()
-    listed = _listed(connection, [b.node_id for b in metadata.brokers], wanted)
+    listed = _listed(connection, [b.node_id for b in metadata.brokers], patterns)
     counts = {one.name: len(one.partitions) for one in metadata.topics}
     groups = [
         one for (node, kind), ids in sorted(listed.items())

@@ -336,7 +336,7 @@ def check_access(connection: ClusterConnection, *, now_ms: int) -> AccessReport:
 
 
 def _topics_permission(
-    connection: ClusterConnection, metadata: Any, consumed: Iterable[str]
+    connection: ClusterConnection, metadata: Any, consumed_topics: Iterable[str]
 ) -> Permission:
     """Check whether the account may DESCRIBE the topics that consumer groups use.
 
@@ -345,10 +345,10 @@ def _topics_permission(
     Args:
         connection: open connection to the cluster.
         metadata: the cluster's metadata, which lists the topics that the account may see.
-        consumed: topics in which groups have committed offsets.
+        consumed_topics: topics in which groups have committed offsets.
     """
     shown = {one.name for one in metadata.topics if not one.error_code}
-    asked = sorted(set(consumed) - shown)[:_MOST_NAMES]
+    asked = sorted(set(consumed_topics) - shown)[:_MOST_NAMES]
     answers = connection.fetch_metadata(asked).topics if asked else []
     refused = [one.name for one in answers if one.error_code == _NOT_AUTHORIZED]
     detail = f"{len(shown):,} visible"
@@ -360,7 +360,7 @@ def _topics_permission(
 
 
 def _groups_permission(
-    connection: ClusterConnection, nodes: Sequence[int], logged: Iterable[str]
+    connection: ClusterConnection, nodes: Sequence[int], logged_groups: Iterable[str]
 ) -> tuple[int | None, Permission]:
     """Check whether the account may DESCRIBE the groups that ``__consumer_offsets`` names.
 
@@ -369,7 +369,7 @@ def _groups_permission(
     Args:
         connection: open connection to the cluster.
         nodes: ids of the brokers.
-        logged: ids of the groups.
+        logged_groups: ids of the groups.
 
     Returns:
         The number of listed groups (None if the brokers refuse), and the permission.
@@ -378,7 +378,7 @@ def _groups_permission(
         listed = listed_group_ids(connection, nodes)
     except NotAuthorizedError:
         listed = None
-    asked = sorted({*(listed or ()), *logged})[:_MOST_NAMES]
+    asked = sorted({*(listed or ()), *logged_groups})[:_MOST_NAMES]
     refused = refused_group_ids(connection, nodes[0], asked) if asked and nodes else []
     allowed = False if refused or listed is None else True if asked else None
     detail = f"{len(listed):,} listed" if listed is not None else "the brokers list none"

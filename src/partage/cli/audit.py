@@ -375,25 +375,25 @@ def _examples(t: TopicAudit, reason: str, count: int) -> str:
     return "; ".join(first_lines(text, total=count))
 
 
-def broken_join_messages(broken: JoinProblem, groups: Sequence[str]) -> list[str]:
+def broken_join_messages(join_problem: JoinProblem, groups: Sequence[str]) -> list[str]:
     """Return messages about a join of two topics that misses records with equal keys.
 
     They have the reason, example keys, and advice.
 
     Args:
-        broken: the reason and examples.
+        join_problem: the reason and examples.
         groups: the consumer groups that read both topics.
     """
     from partage.keys.audit.client_names import advise_settings
 
-    one, other = broken.topics
+    one, other = join_problem.topics
     read = f" (read together by {', '.join(first_lines(groups))})" if groups else ""
-    lines = [f"join of {one} and {other}{read}: {broken.words}"]
-    for key, mine, theirs_key, theirs in broken.examples[:3]:
+    lines = [f"join of {one} and {other}{read}: {join_problem.words}"]
+    for key, mine, theirs_key, theirs in join_problem.examples[:3]:
         again = "" if theirs_key == key else f"{format_key(theirs_key)} "
         lines.append(f"    {format_key(key)} in partition {_numbers(mine)} of {one}, {again}in "
                      f"{_numbers(theirs)} of {other}")  # fmt: skip
-    text = _JOIN_REMEDIES.get(broken.kind) or advise_settings(broken.partitioners)
+    text = _JOIN_REMEDIES.get(join_problem.kind) or advise_settings(join_problem.partitioners)
     return [*lines, f"    what to do: {text}"]
 
 

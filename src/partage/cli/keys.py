@@ -328,21 +328,21 @@ def _parse_drains(lags: Sequence[str], drain_rates: Sequence[str]) -> list[Drain
     ]
 
 
-def _reject_input_options(options: Mapping[str, object], what: str) -> None:
+def _reject_input_options(options: Mapping[str, object], message: str) -> None:
     """Raise an error if an option of ``partage keys`` is set that needs the argument INPUT.
 
     Such an option would have no effect. The error names the first one.
 
     Args:
         options: the values of all such options, by name.
-        what: the error message.
+        message: the error message.
 
     Raises:
         typer.BadParameter: such an option is given.
     """
     given = [name for name, value in options.items() if value is not None and value != []]
     if given:
-        raise typer.BadParameter(what, param_hint=given[0])
+        raise typer.BadParameter(message, param_hint=given[0])
 
 
 def _list(partitioner: str, *, as_json: bool) -> None:

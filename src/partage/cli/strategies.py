@@ -63,13 +63,13 @@ def strategies(
         _listed(rows, _task_rows([]))
 
 
-def _strategy_rows(named: list[str]) -> list[StrategyRow]:
+def _strategy_rows(names: list[str]) -> list[StrategyRow]:
     """Return the rows of the table of strategies that ``partage strategies`` prints.
 
     Without names, all strategies have a row.
 
     Args:
-        named: strategy names or Java class names.
+        names: strategy names or Java class names.
 
     Raises:
         UnknownStrategyError: no strategy has the name.
@@ -77,9 +77,9 @@ def _strategy_rows(named: list[str]) -> list[StrategyRow]:
     from partage.groups import registry
 
     rows = {row.name: row for row in registry.describe()}
-    if not named:
+    if not names:
         return list(rows.values())
-    return [rows.get(one) or _row(one, rows) for one in named]
+    return [rows.get(one) or _row(one, rows) for one in names]
 
 
 def _row(named: str, rows: dict[str, StrategyRow]) -> StrategyRow:
@@ -89,10 +89,10 @@ def _row(named: str, rows: dict[str, StrategyRow]) -> StrategyRow:
     return rows.get(found.name) or registry.describe_strategy(found, found.name, named)
 
 
-def _task_rows(named: list[str]) -> list[TaskRow]:
+def _task_rows(names: list[str]) -> list[TaskRow]:
     """Return the rows of Kafka Streams task assignors that ``partage strategies`` prints.
 
-    Without names in ``named``, all assignors have a row.
+    Without names, all assignors have a row.
 
     Raises:
         UnknownStrategyError: no assignor has the name.
@@ -100,9 +100,9 @@ def _task_rows(named: list[str]) -> list[TaskRow]:
     from partage.streams import registry
 
     rows = {row.name: row for row in registry.describe_task_assignors()}
-    if not named:
+    if not names:
         return list(rows.values())
-    return [rows[one if one in rows else registry.find_assignor(one).name] for one in named]
+    return [rows[one if one in rows else registry.find_assignor(one).name] for one in names]
 
 
 def _tasks_in_full(row: TaskRow) -> None:

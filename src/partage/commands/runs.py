@@ -267,21 +267,21 @@ def _is_valid_limit(value: object) -> bool:
     return -math.inf < value < math.inf
 
 
-def _distinct_names(published: PublishedRun, table: str, column: str) -> list[str]:
+def _distinct_names(run: PublishedRun, table: str, column: str) -> list[str]:
     """Return the distinct names in one column of a run's output table, such as all consumer groups.
 
     Names that the user gives are checked against them.
 
     Args:
-        published: the finished run.
+        run: the finished run.
         table: name of the table, such as "events".
         column: name of the column.
 
     Raises:
         InvalidCaptureError: the table does not have the column.
     """
-    found = published.table(table, [column])
+    found = run.table(table, [column])
     if column not in found.column_names:
         what = f"table {table} has no column {column}; run partage replay again"
-        raise InvalidCaptureError(f"{published.out}: {what}")
+        raise InvalidCaptureError(f"{run.out}: {what}")
     return [str(one) for one in found[column].unique().to_pylist() if one is not None]

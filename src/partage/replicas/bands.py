@@ -117,13 +117,15 @@ class BalanceLimits:
             weight[3] = cluster.load * counted
         return weight
 
-    def replica_bands(self, use: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def replica_bands(
+        self, weights: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the ranges of replicas, bytes and load in which a broker or rack is balanced.
 
         For disk space the range is only bounded by the broker's capacity.
 
         Args:
-            use: int64[4, partitions], what a replica of each partition adds to its broker, from
+            weights: int64[4, partitions], what a replica of each partition adds to its broker, from
                 `replica_weights`.
 
         Returns:
@@ -135,13 +137,13 @@ class BalanceLimits:
         brokers = len(cluster.brokers)
         low = np.zeros((len(KINDS), brokers + zones), np.int64)
         high = np.full((len(KINDS), brokers + zones), _UNBOUNDED, np.int64)
-        if use[0].any():
+        if weights[0].any():
             high[0, :brokers] = np.where(cluster.capacity >= 0, cluster.capacity, _UNBOUNDED)
         factors = np.unique(self.factor[self.factor > 0])
         for k, kind in enumerate(KINDS):
-            if k == 0 or not use[k].any():
+            if k == 0 or not weights[k].any():
                 continue
-            of_factor = np.array([float(use[k][self.factor == f].sum()) for f in factors])
+            of_factor = np.array([float(weights[k][self.factor == f].sum()) for f in factors])
             share = even_shares(factors, of_factor, sizes)
             each = np.where(self.alive, share[cluster.rack_of_broker], 0.0)
             low[k, :brokers], high[k, :brokers] = _balance_limits(

@@ -288,14 +288,14 @@ def _look_up_brokers(
     return out.reshape(blocks * length, factor)[:rows]
 
 
-def _count_uses_in_block(epoch: Ints, j: Any, factor: int, racks: int) -> Ints:
+def _count_uses_in_block(epoch: Ints, replica_index: Any, factor: int, racks: int) -> Ints:
     """Count how often KRaft's replica placer has used a rack since it last shuffled the brokers.
 
     The count tells which broker of the rack comes next.
 
     Args:
         epoch: number of each partition, counted from the shuffle on.
-        j: index of the replica whose rack is counted.
+        replica_index: index of the replica whose rack is counted.
         factor: replicas of each partition.
         racks: number of racks.
 
@@ -303,12 +303,12 @@ def _count_uses_in_block(epoch: Ints, j: Any, factor: int, racks: int) -> Ints:
         int64[epochs], one count for each partition, which includes it.
     """
     # The first rack moves on by one with each partition, so earlier partitions used this rack for
-    # their replicas j + 1, j + 2 and so on.
+    # the replicas after `replica_index`.
     if factor >= racks:
         return epoch + 1
-    rounds = (epoch + j) // racks
-    earlier = (rounds - 1) * factor + np.minimum((epoch + j) % racks + 1, factor)
-    out: Ints = np.minimum(factor - 1 - j, epoch) + np.where(rounds > 0, earlier, 0) + 1
+    rounds = (epoch + replica_index) // racks
+    earlier = (rounds - 1) * factor + np.minimum((epoch + replica_index) % racks + 1, factor)
+    out: Ints = np.minimum(factor - 1 - replica_index, epoch) + np.where(rounds > 0, earlier, 0) + 1
     return out
 
 

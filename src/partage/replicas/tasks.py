@@ -232,14 +232,14 @@ class _TaskBuilder:
             raise InvalidConfigError(option, "name at least one broker", [])
         return out
 
-    def expect_not_fenced(self, receivers: list[int], what: str) -> None:
+    def expect_not_fenced(self, receivers: list[int], option: str) -> None:
         """Check that no broker that will receive replicas is fenced.
 
         New replicas on a fenced broker would never join the ISR.
 
         Args:
             receivers: indices of the brokers in the cluster.
-            what: name of the command-line option, for the error message.
+            option: name of the command-line option, for the error message.
 
         Raises:
             InvalidConfigError: one is fenced.
@@ -247,7 +247,7 @@ class _TaskBuilder:
         for b in receivers:
             if self.cluster.brokers[b].fenced:
                 why = "the broker is fenced or gone: it cannot take replicas"
-                raise InvalidConfigError(what, why, self.cluster.brokers[b].id)
+                raise InvalidConfigError(option, why, self.cluster.brokers[b].id)
 
     def drain_brokers(self, removed_brokers: list[int]) -> None:
         """Require that all replicas leave some brokers and that all other replicas stay.

@@ -128,16 +128,16 @@ class StickyCore:
 
     def _collect_previous_tasks(
         self,
-        in_order: Callable[[Iterable[TaskId]], list[TaskId]],
-        hash_of: Callable[[TaskId], int],
+        sort_tasks: Callable[[Iterable[TaskId]], list[TaskId]],
+        java_hash: Callable[[TaskId], int],
     ) -> None:
         """Find the clients that ran each Kafka Streams task, or had a standby of it, before.
 
         Sticky task assignors prefer these clients.
 
         Args:
-            in_order: function that sorts a client's previous active tasks as Kafka visits them.
-            hash_of: function that returns the Java hash code of a task id.
+            sort_tasks: function that sorts a client's previous active tasks as Kafka visits them.
+            java_hash: function that returns the Java hash code of a task id.
         """
         number_of = self.problem.number_of
         ran: dict[TaskId, int] = {}
@@ -145,11 +145,11 @@ class StickyCore:
         # If several clients ran a task, the last one in the order of Kafka's map counts.
         for client in self.map_order:
             its = self.problem.clients[client]
-            for task in in_order(its.previous_active):
+            for task in sort_tasks(its.previous_active):
                 ran[task] = client
             for task in its.previous_standby:
                 had.setdefault(task, []).append(client)
-        walked = tasks_in_hash_order(ran, hash_of=hash_of)
+        walked = tasks_in_hash_order(ran, hash_of=java_hash)
         self.active_order = [number_of[task] for task in walked if task in number_of]
         self.previous_active = {
             number_of[task]: client for task, client in ran.items() if task in number_of

@@ -78,7 +78,7 @@ def clients_of(partitioners: Collection[str]) -> list[str]:
     return known or list(partitioners)[:1]
 
 
-def select_by_null_keys(clients: Sequence[str], keyless: str) -> list[str]:
+def select_by_null_keys(clients: Sequence[str], behaviour: str) -> list[str]:
     """Keep only the client libraries that would place records without a key as observed in a topic.
 
     For example, if these records were spread at random, a library that places them round robin
@@ -86,12 +86,12 @@ def select_by_null_keys(clients: Sequence[str], keyless: str) -> list[str]:
 
     Args:
         clients: names of the libraries.
-        keyless: the observed placement, such as "sticky" (`NullKeys.behaviour`).
+        behaviour: the observed placement, such as "sticky" (`NullKeys.behaviour`).
 
     >>> select_by_null_keys(["Java", "kafka-python", "aiokafka"], "drawn for each record")
     ['kafka-python', 'aiokafka']
     """
-    may = _KEYLESS.get(keyless)
+    may = _KEYLESS.get(behaviour)
     return [c for c in clients if may is None or c in may] or list(clients)
 
 

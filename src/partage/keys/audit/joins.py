@@ -283,8 +283,8 @@ def _writer_labels(side: JoinSide) -> list[str]:
 
 def _compare_serializers(
     topics: tuple[str, str],
-    placed: dict[bytes, tuple[int, ...]],
-    placed_2: dict[bytes, tuple[int, ...]],
+    first_partitions: dict[bytes, tuple[int, ...]],
+    second_partitions: dict[bytes, tuple[int, ...]],
     common: int,
 ) -> Iterator[JoinProblem]:
     """Yield a problem if the producers of two topics serialize equal keys differently.
@@ -294,15 +294,15 @@ def _compare_serializers(
 
     Args:
         topics: the names of the two topics.
-        placed: dict from each key of the first topic to its partitions.
-        placed_2: dict from each key of the second topic to its partitions.
+        first_partitions: dict from each key of the first topic to its partitions.
+        second_partitions: dict from each key of the second topic to its partitions.
         common: number of keys with equal bytes in both topics.
     """
     # All keys are decoded with each known serializer; the two with the most equal decoded keys
     # count.
     best: tuple[int, str, str, list[tuple[bytes, bytes]]] | None = None
-    decoded = {reading: decode_keys(list(placed), reading) for reading in READINGS}
-    decoded_2 = {reading: decode_keys(list(placed_2), reading) for reading in READINGS}
+    decoded = {reading: decode_keys(list(first_partitions), reading) for reading in READINGS}
+    decoded_2 = {reading: decode_keys(list(second_partitions), reading) for reading in READINGS}
     for a, keys in decoded.items():
         for b, keys_2 in decoded_2.items():
             same = [(keys[m], keys_2[m]) for m in keys if m in keys_2 and keys[m] != keys_2[m]]
@@ -316,7 +316,7 @@ def _compare_serializers(
     count, a, b, same = best
     how = f"{topics[0]} writes {a}, {topics[1]} writes {b}" if a != b else f"both write {a}"
     words = f"{count:,} keys are the same and written otherwise: {how}"
-    examples = tuple((k, placed[k], q, placed_2[q]) for k, q in same[:_EXAMPLES])
+    examples = tuple((k, first_partitions[k], q, second_partitions[q]) for k, q in same[:_EXAMPLES])
     yield JoinProblem("serializers", topics, words, examples)
 
 

@@ -223,7 +223,7 @@ def _mix_word_at(h: int, data: UInt8Array, at: int) -> int:
 
 
 @kernel_helper
-def _finish_key(h: int, data: UInt8Array, at: int, end: int) -> int:
+def _finish_key(h: int, data: UInt8Array, position: int, end: int) -> int:
     """Finish the murmur2 hash of a record key whose first bytes are already hashed.
 
     The remaining bytes are hashed, then the bits are mixed into the final value.
@@ -231,20 +231,20 @@ def _finish_key(h: int, data: UInt8Array, at: int, end: int) -> int:
     Args:
         h: hash of the key's first bytes.
         data: bytes of all keys.
-        at: index of the first byte that is not yet hashed.
+        position: index of the first byte that is not yet hashed.
         end: index after the key's last byte.
     """
-    last = at + ((end - at) & ~3)
-    while at < last:
-        h = _mix_word_at(h, data, at)
-        at += 4
-    left = end - at
+    last = position + ((end - position) & ~3)
+    while position < last:
+        h = _mix_word_at(h, data, position)
+        position += 4
+    left = end - position
     if left > 0:
         if left == 3:
-            h ^= data[at + 2] << 16
+            h ^= data[position + 2] << 16
         if left >= 2:
-            h ^= data[at + 1] << 8
-        h = ((h ^ data[at]) * 0x5BD1E995) & 0xFFFFFFFF
+            h ^= data[position + 1] << 8
+        h = ((h ^ data[position]) * 0x5BD1E995) & 0xFFFFFFFF
     h ^= h >> 13
     h = (h * 0x5BD1E995) & 0xFFFFFFFF
     return h ^ (h >> 15)
