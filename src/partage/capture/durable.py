@@ -61,7 +61,7 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
     The text is written to a temporary file, which then replaces the old one.
 
     Args:
-        path: the file.
+        path: path of the file.
         value: the value to write, as a mapping.
     """
     text = json.dumps(value, indent=1, sort_keys=True) + "\n"
@@ -96,7 +96,7 @@ def truncate_torn_line(path: Path) -> str | None:
     Afterwards the next line can be appended safely.
 
     Args:
-        path: the file.
+        path: path of the file.
 
     Returns:
         The last complete line; None if there is none.

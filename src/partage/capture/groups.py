@@ -346,7 +346,7 @@ def end_offsets(
 
     Args:
         connection: open connection to the cluster.
-        metadata: the cluster's metadata, which has the leaders.
+        metadata: the cluster's metadata, with the leader of each partition.
         partitions: (topic, partition) pairs.
     """
     from kafka.errors import KafkaError

@@ -116,9 +116,9 @@ class CaptureIntervals:
 
 
 class LiveCapture:
-    """Recorder of a running Kafka cluster.
+    """Recorder of a running Kafka cluster's ``__consumer_offsets`` and metadata.
 
-    It copies ``__consumer_offsets`` and metadata to a folder, which ``partage replay`` can read.
+    It copies them to a folder, which ``partage replay`` can read.
 
     Args:
         connection: open connection to the cluster.
@@ -391,7 +391,7 @@ class LiveCapture:
         self._writer.skip_to(partition, next_offset, what)
 
     def _reset_offset(self, partition: int) -> None:
-        """Choose a new offset for a Kafka partition whose log no longer has the requested one.
+        """Choose a new offset for a Kafka partition that does not have the requested offset.
 
         Reading continues at the start of the log if old records were deleted, and at its end if an
         unclean leader truncated it.

@@ -91,7 +91,7 @@ def read_properties(path: Path | None, overrides: Iterable[str] = ()) -> dict[st
 
     Args:
         path: the file; None if there is none.
-        overrides: the arguments.
+        overrides: the command-line arguments, each ``NAME=VALUE``.
 
     Raises:
         InvalidConfigError: the file cannot be read, or an argument has no equals sign.

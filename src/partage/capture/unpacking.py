@@ -134,7 +134,7 @@ def _decompress_snappy_block(data: bytes, most_bytes: int, codec: Any) -> bytes:
     The size in its header is checked first, so that damaged data take no memory.
 
     Args:
-        data: the block.
+        data: the compressed block.
         most_bytes: greatest size of the result.
         codec: Arrow's snappy codec.
     """

@@ -235,7 +235,7 @@ class LeaderEpochs:
         self.known[partition] = kept
 
     def remove_partition(self, partition: int) -> None:
-        """Remove all leader epochs of a log partition, because its broker does not compare them."""
+        """Remove all leader epochs of a log partition whose broker does not compare them."""
         self.known.pop(partition, None)
 
     def epoch_rows(self) -> Iterable[tuple[int, list[tuple[int, int]]]]:

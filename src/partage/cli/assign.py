@@ -126,7 +126,7 @@ def _choose_strategy(
     The first one that exists is chosen. Members vote as in Kafka's group coordinator.
 
     Args:
-        group: the members.
+        group: the members, which may vote.
         problem: JSON object of the problem.
         requested: strategy names from the command line, preferred first.
 

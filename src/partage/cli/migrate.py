@@ -120,7 +120,7 @@ def _migration_table(migrations: Sequence[Migration]) -> Table:
     A row has the group's clients, the necessary changes or obstacles, and the expected gain.
 
     Args:
-        migrations: the groups.
+        migrations: the groups, each with the steps of its migration.
     """
     from rich.table import Table
 

@@ -147,9 +147,9 @@ class LimitOptions(OptionGroup):
 
 @dataclass(frozen=True, kw_only=True)
 class PinnedLimitOptions(LimitOptions):
-    """Options that limit a reassignment, including topics whose replicas must not move.
+    """Command-line options that limit a replica reassignment, including ``--pin TOPIC``.
 
-    The option ``--pin`` names such a topic.
+    The replicas of a pinned topic must not move.
     """
 
     pin: Annotated[
@@ -159,9 +159,10 @@ class PinnedLimitOptions(LimitOptions):
     ] = None  # fmt: skip
 
     def pinned_limits(self) -> PlanLimits:
-        """Return the limits of a replica reassignment that the command line sets.
+        """Return the limits of a replica reassignment that the command line sets, with pinned
+        topics.
 
-        They include the topics of the option ``--pin``, whose replicas must not move.
+        The replicas of a topic that ``--pin`` names must not move.
         """
         return self.plan_limits(self.pin)
 

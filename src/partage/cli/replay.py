@@ -234,7 +234,7 @@ def replay_and_report(
     The commands ``partage replay`` and ``partage demo`` call it.
 
     Args:
-        capture: the recording.
+        capture: folder of the recording.
         out: folder for tables and report, or an address.
         options: policies, groups, time range, engine, and how to publish tables.
         open_it: whether to open the report in a browser.

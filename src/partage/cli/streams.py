@@ -234,7 +234,7 @@ def _name_applications(source: Path) -> str:
 
 
 def _reject_simulation_options(options: Mapping[str, object]) -> None:
-    """Raise an error if the user has set an option that has no effect with ``--from-capture``.
+    """Raise an error if an option is set that has no effect with ``--from-capture``.
 
     ``options`` has the values of all such options by name.
 
@@ -259,7 +259,7 @@ def _describe_application(
     The gain is how much shorter an outage would be with one more standby replica.
 
     Args:
-        source: the recording.
+        source: folder of the recording.
         application_id: its ``application.id``.
         to: path of the JSON file.
         picture: path of an SVG picture of the gain; None for none.

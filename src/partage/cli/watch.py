@@ -111,7 +111,7 @@ def _print_batch(batch: BatchReport, *, as_json: bool, quiet: bool) -> None:
     The command ``partage watch`` calls it after each micro-batch.
 
     Args:
-        batch: the micro-batch.
+        batch: result of the micro-batch.
         as_json: whether to print the lines as JSON.
         quiet: whether to leave out the summary of the micro-batch on stderr.
     """

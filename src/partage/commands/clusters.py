@@ -47,7 +47,7 @@ def capture_cluster(
     already has a recording of the same cluster, the recording continues.
 
     Args:
-        out: the folder.
+        out: folder for the recording.
         bootstrap: brokers of the running cluster, ``host:port,...``.
         log_dirs: instead of ``bootstrap``, copied folders of ``__consumer_offsets-*``.
         properties: client properties, by Kafka's names.

@@ -134,7 +134,7 @@ def _to_list(column: Any, argument: str) -> list[Any]:
     Columns of pandas, polars, NumPy and Arrow are accepted.
 
     Args:
-        column: the column.
+        column: the column of the data frame, or the array.
         argument: the caller's argument name, for the error message.
 
     Raises:
@@ -221,7 +221,7 @@ def _matches_group(key: Mapping[str, Any], patterns: Sequence[str]) -> bool:
     """Return whether a record of ``__consumer_offsets`` belongs to a group that matches a pattern.
 
     Args:
-        key: decoded key of the record, which has the group's name.
+        key: decoded key of the record, with the group's name.
         patterns: names or shell patterns of groups; one match is enough.
     """
     group = key.get("group", key.get("groupId"))

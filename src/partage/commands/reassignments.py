@@ -382,7 +382,7 @@ def _where(found: Reassignment, directory: NDArray[np.int32] | None) -> dict[str
 
 
 def _find_leaderless(planned: Reassignment) -> list[str]:
-    """Return the names of partitions without a leader of which the plan copies a replica.
+    """Return the names of partitions that have no leader although the plan copies their replicas.
 
     Kafka copies from the leader, so these copies wait until a leader is elected.
     """

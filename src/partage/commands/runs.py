@@ -71,7 +71,7 @@ def check_run(
     per hour.
 
     Args:
-        run: the run.
+        run: the finished replay, or its output folder.
         max_unread: maximum fraction of a group's consuming time in which its partitions may have no
             reader, as a number from 0 to 1 or as text in percent (``"1%"``).
         max_rebalances: maximum number of rebalances of a group per hour, or text with a unit
@@ -147,7 +147,7 @@ def owner(
     If a rebalance happened exactly at that instant, the new owner is returned.
 
     Args:
-        run: the run.
+        run: the finished replay, or its output folder.
         at: the instant, as ISO text (UTC if it has no offset) or epoch milliseconds.
         topic: name of a topic; None for all.
         groups: names or patterns (``orders-*``) of groups; None for all.

@@ -63,7 +63,7 @@ class KeyColumn:
     def check_key_lengths(self, longest: int) -> KeyColumn:
         """Check that no key of the column has more than ``longest`` bytes, and return the column.
 
-        Kafka's producer sends no key that is longer than ``max.request.size``.
+        Kafka's producer rejects a key that is longer than ``max.request.size``.
 
         Raises:
             InvalidKeysError: a key is longer; the message names it.

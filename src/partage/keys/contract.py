@@ -239,7 +239,7 @@ class NamedPartitioner:
 
         Args:
             topic: name of the topic.
-            cluster: the cluster, which has the topic's partitions.
+            cluster: the cluster, with the topic's partitions.
             previous: partition of the full batch.
         """
         count, led = led_partitions(topic, cluster)
@@ -297,7 +297,7 @@ class RecordPartitioner:
         explicit: int | None = None,
         needs_new_batch: bool = False,
     ) -> int:
-        """Return the partition of a record.
+        """Return the partition to which a Java producer with a custom partitioner sends a record.
 
         It is the partition that the record names. If it names none, the custom partitioner chooses.
 

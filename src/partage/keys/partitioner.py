@@ -350,7 +350,7 @@ def choose_random(state: S, sizes: Int64Array, partitions: int) -> tuple[Int32Ar
     Only partitions with a leader are drawn, if there are any.
 
     Args:
-        state: the partitioner's state, which has the random number generator.
+        state: the partitioner's state, with the random number generator.
         sizes: bytes of each record; only their number matters.
         partitions: number of partitions of the topic.
 
@@ -373,7 +373,7 @@ def check_batch_size(size: int, name: str = "batch_size") -> None:
     ``size`` is the value, ``name`` the name of the setting for the message.
 
     Raises:
-        InvalidConfigError: it is smaller.
+        InvalidConfigError: the size is smaller.
     """
     if size < 1:
         raise InvalidConfigError(name, "must be at least 1", size)

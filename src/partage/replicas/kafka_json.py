@@ -95,7 +95,7 @@ def leader_election_json(cluster: ReplicaCluster, partitions: Iterable[int]) -> 
     The tool makes each partition's preferred replica its leader. The JSON names the partitions.
 
     Args:
-        cluster: the cluster, which has the names of the topics.
+        cluster: the cluster, with the names of the topics.
         partitions: indices of the partitions.
     """
     return {

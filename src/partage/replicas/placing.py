@@ -343,7 +343,7 @@ def _expect_no_overflow(
         first_partition: number of the first partition.
 
     Raises:
-        InvalidConfigError: it overflows.
+        InvalidConfigError: the arithmetic overflows.
     """
     last = first_partition + partitions - 1
     largest = max(
@@ -470,7 +470,7 @@ def expect_racks(brokers: Sequence[Broker]) -> None:
     Rack-aware placement needs the racks of all brokers, and Kafka fails in the same case.
 
     Raises:
-        InvalidPlacementError: some brokers have none.
+        InvalidPlacementError: some brokers have no rack.
     """
     if any(b.rack is None for b in brokers):
         lacking = [str(b.id) for b in brokers if b.rack is None]

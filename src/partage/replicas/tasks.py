@@ -233,7 +233,7 @@ class _TaskBuilder:
         return out
 
     def expect_not_fenced(self, receivers: list[int], option: str) -> None:
-        """Check that no broker that will receive replicas is fenced.
+        """Check that none of the brokers that will receive replicas is fenced.
 
         New replicas on a fenced broker would never join the ISR.
 
@@ -242,7 +242,7 @@ class _TaskBuilder:
             option: name of the command-line option, for the error message.
 
         Raises:
-            InvalidConfigError: one is fenced.
+            InvalidConfigError: a broker is fenced.
         """
         for b in receivers:
             if self.cluster.brokers[b].fenced:

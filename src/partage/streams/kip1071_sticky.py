@@ -391,7 +391,7 @@ class _TargetDraft:
         Such a member has the task's state already. None if there is no such member.
 
         Args:
-            task: the task.
+            task: the task, as (sub-topology id, partition).
             without_copy: whether to leave out members of processes that already have a copy.
         """
         best: str | None = None

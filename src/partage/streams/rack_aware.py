@@ -333,7 +333,7 @@ def group_by_subtopology(problem: TaskProblem, tasks: Sequence[int]) -> list[lis
     sub-topology without any of ``tasks`` has an empty group.
 
     Args:
-        problem: the problem, which has the ids of the tasks.
+        problem: clients and tasks of the rebalance.
         tasks: numbers of the tasks to group.
     """
     every: dict[tuple[int, str], list[int]] = {}
@@ -353,7 +353,7 @@ def group_by_subtopology_number(problem: TaskProblem, tasks: Sequence[int]) -> l
     Named topologies share sub-topology numbers, and therefore groups.
 
     Args:
-        problem: the problem, which has the ids of the tasks.
+        problem: clients and tasks of the rebalance.
         tasks: numbers of the tasks to group.
     """
     found: dict[int, list[int]] = {}

@@ -191,7 +191,7 @@ def least_loaded(draft: DraftAssignment, eligible: Callable[[int], bool]) -> int
     Ties go to the client with the lowest number. None if no client is eligible.
 
     Args:
-        draft: unfinished assignment, which has the loads of the clients.
+        draft: unfinished assignment, with the loads of the clients.
         eligible: function that returns whether a client may be chosen.
     """
     best, least = None, 0.0
@@ -204,7 +204,7 @@ def least_loaded(draft: DraftAssignment, eligible: Callable[[int], bool]) -> int
 class StandbyPlacement(Protocol):
     """Interface of a rule that chooses the clients for the standby copies of Kafka Streams tasks.
 
-    It also decides whether later steps may move a standby.
+    The rule also decides whether later steps may move a standby to another client.
     """
 
     def assign_standbys(self, draft: DraftAssignment, tasks: Iterable[int]) -> None:

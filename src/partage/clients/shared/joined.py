@@ -379,7 +379,7 @@ def _generation_of_claims(strategy: Strategy, joined: JoinedMember) -> int:
 
     Args:
         strategy: the strategy, which decides where members report the generation.
-        joined: the member.
+        joined: the member with its reported partitions.
     """
     if strategy.name == Sticky.name:
         return NO_GENERATION if joined.generation is None else joined.generation
