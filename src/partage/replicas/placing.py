@@ -118,9 +118,9 @@ def _place_as_admin_utils(
         expect_racks(brokers)
     _expect_no_overflow(len(brokers), partitions, start, (shift, racks), first)
     if aware and any(b.rack is not None for b in brokers):
-        return place_over_racks(brokers, start, shift, first, partitions, factor)
+        return place_with_racks(brokers, start, shift, first, partitions, factor)
     ids = np.array([b.id for b in brokers], np.int32)
-    return place_along(ids, start, shift, first, partitions, factor)
+    return place_without_racks(ids, start, shift, first, partitions, factor)
 
 
 def _expect_no_start(**given: int | None) -> None:
@@ -375,7 +375,7 @@ def alternate_racks(brokers: Sequence[Broker]) -> list[int]:
 
 
 def _leaders_and_shifts(
-    broker_count: int, start: int, shift: int, first_partition: int, rows: int
+    broker_count: int, start: int, shift: int, first_partition: int, partitions: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the leader of each new partition and the distance from it to its first follower.
 
@@ -387,18 +387,18 @@ def _leaders_and_shifts(
         start: index of partition 0's leader in the list.
         shift: number of brokers between this leader and its first follower.
         first_partition: number of the first partition.
-        rows: number of partitions.
+        partitions: number of partitions.
 
     Returns:
-        two int64[rows] arrays: index of the leader, and number of brokers between.
+        two int64[partitions] arrays: index of the leader, and number of brokers between.
     """
-    number = first_partition + np.arange(rows, dtype=np.int64)
+    number = first_partition + np.arange(partitions, dtype=np.int64)
     # The shift grows at every multiple of the brokers except partition 0.
     later = number // broker_count - (max(first_partition, 1) - 1) // broker_count
     return (number + start) % broker_count, shift + later
 
 
-def place_along(
+def place_without_racks(
     ids: Int32Array, start: int, shift: int, first: int, partitions: int, factor: int
 ) -> Int32Array:
     """Place the replicas of each partition as Kafka's ``AdminUtils`` does without racks.
@@ -482,7 +482,7 @@ def expect_racks(brokers: Sequence[Broker]) -> None:
         )
 
 
-def place_over_racks(
+def place_with_racks(
     brokers: Sequence[Broker], start: int, shift: int, first: int, partitions: int, factor: int
 ) -> Int32Array:
     """Place the replicas of each partition as Kafka's ``AdminUtils`` does with racks.

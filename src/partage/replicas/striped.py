@@ -144,7 +144,7 @@ def place_at_once(
     names: Ints,
     offset: Ints,
     rack_offset: int,
-    raw: Ints,
+    random_numbers: Ints,
     shape: tuple[int, int],
 ) -> NDArray[np.int32] | None:
     """Place the replicas of all partitions at once like KRaft's ``StripedReplicaPlacer``.
@@ -159,7 +159,7 @@ def place_at_once(
         names: int64[racks], racks in order of their names.
         offset: int64[2 racks], index within each ring of its first broker to use.
         rack_offset: index in ``names`` of the first partition's first rack.
-        raw: int64, the next random numbers, at least as many as all shuffles need.
+        random_numbers: int64, the next random numbers, at least as many as all shuffles need.
         shape: number of partitions, and replicas of each.
 
     Returns:
@@ -177,7 +177,7 @@ def place_at_once(
         return None
     blocks = max(-(-rows // block), 1) if block > 1 else 1
     length = block if block > 1 else max(rows, 1)
-    shuffles = _shuffle_lists([racks, *_rings_in_turn(sizes)], raw, blocks - 1)
+    shuffles = _shuffle_lists([racks, *_rings_in_turn(sizes)], random_numbers, blocks - 1)
     if shuffles is None:
         return None
     # All lists in one: names, then each rack's fenced ring and unfenced one, as they are shuffled.
@@ -353,7 +353,7 @@ def _bounded(raw: Any, used: int, bound: int) -> int:
 
 
 @kernel_helper
-def _shuffle_range(items: Any, begin: int, end: int, raw: Any, used: int) -> int:
+def _shuffle_range(items: Any, begin: int, end: int, random_numbers: Any, used: int) -> int:
     """Shuffle ``items[begin:end]`` in place like Java's ``Collections.shuffle``.
 
     KRaft's replica placer shuffles its lists of brokers in this way.
@@ -362,17 +362,17 @@ def _shuffle_range(items: Any, begin: int, end: int, raw: Any, used: int) -> int
         items: the array whose range is shuffled.
         begin: first index of the range.
         end: index after the range.
-        raw: random numbers of Java's generator.
+        random_numbers: random numbers of Java's generator.
         used: number of them that are already consumed.
 
     Returns:
-        the number of random numbers consumed afterwards; -1 if ``raw`` has too few.
+        the number of random numbers consumed afterwards; -1 if ``random_numbers`` has too few.
     """
     for size in range(end - begin, 1, -1):
-        used = _bounded(raw, used, size)
+        used = _bounded(random_numbers, used, size)
         if used < 0:
             return -1
-        bits = raw[used]
+        bits = random_numbers[used]
         used += 1
         other = begin + (size * bits >> 31 if size & (size - 1) == 0 else bits % size)
         last = begin + size - 1
@@ -406,12 +406,19 @@ def _next(ring: int, epoch: int, start: Any, state: Any) -> int:
     " int32[:, ::1])"
 )
 def place_one_by_one(
-    start: Any, broker: Any, names: Any, state: Any, offset: int, unfenced: int, raw: Any, out: Any
+    start: Any,
+    broker: Any,
+    names: Any,
+    state: Any,
+    offset: int,
+    unfenced: int,
+    random_numbers: Any,
+    out: Any,
 ) -> int:
     """Place the replicas of one partition after another like KRaft's ``StripedReplicaPlacer``.
 
     The broker ids are written into ``out``. The result is the number of random numbers consumed, or
-    -1 if ``raw`` has too few.
+    -1 if ``random_numbers`` has too few.
 
     Args:
         start: first index of each ring in ``broker``, as in `place_at_once`.
@@ -420,7 +427,7 @@ def place_one_by_one(
         state: epoch, index and offset of each ring.
         offset: index in ``names`` of the first partition's first rack.
         unfenced: number of unfenced brokers.
-        raw: the next random numbers of Java's generator.
+        random_numbers: the next random numbers of Java's generator.
         out: int32[partitions, replicas], output.
     """
     racks = len(names)
@@ -428,12 +435,12 @@ def place_one_by_one(
     epoch = 0
     for row in range(len(out)):
         if epoch == unfenced and unfenced > 1:
-            used = _shuffle_range(names, 0, racks, raw, used)
+            used = _shuffle_range(names, 0, racks, random_numbers, used)
             for ring in range(2 * racks):
                 fenced_first = ring ^ 1
                 if used >= 0:
                     used = _shuffle_range(
-                        broker, start[fenced_first], start[fenced_first + 1], raw, used
+                        broker, start[fenced_first], start[fenced_first + 1], random_numbers, used
                     )
             if used < 0:
                 return -1
