@@ -17,8 +17,14 @@ from numpy.typing import NDArray
 from partage.errors import InvalidKeysError, MissingExtraError
 
 __all__ = [
-    "LONGEST_KEY", "KeyColumn", "arrow_column", "column_of", "is_arrow", "is_pandas", "place_arrow",
+    "LONGEST_KEY",
+    "KeyColumn",
+    "arrow_column",
+    "is_arrow",
+    "is_pandas",
+    "place_arrow",
     "place_pandas",
+    "to_key_column",
 ]  # fmt: skip
 
 #: Default of `max.request.size` in Kafka's producer, which sends no longer key.
@@ -90,7 +96,7 @@ class KeyColumn:
         return False
 
 
-def column_of(keys: object) -> KeyColumn:
+def to_key_column(keys: object) -> KeyColumn:
     """Convert record keys of any accepted Python or NumPy type to a `KeyColumn`.
 
     Keys are bytes (one key), a sequence of bytes, text or None, or a NumPy array. NumPy's ``S``
@@ -99,7 +105,7 @@ def column_of(keys: object) -> KeyColumn:
     Raises:
         InvalidKeysError: a key has another type; the message names it and what to do.
 
-    >>> column = column_of([b"ab", None, "c"])
+    >>> column = to_key_column([b"ab", None, "c"])
     >>> column.data.tobytes(), column.starts.tolist(), column.null.tolist()
     (b'abc', [0, 2, 2, 3], [False, True, False])
     """

@@ -44,7 +44,7 @@ __all__ = [
     "create_partitioner",
     "custom_partitioner",
     "custom_rule",
-    "led_partitions",
+    "partitions_with_leader",
 ]
 
 CLASS_SETTING = "partitioner.class"
@@ -147,7 +147,7 @@ def _loaded(name: str) -> object:
         raise InvalidConfigError(CLASS_SETTING, what, name) from e
 
 
-def led_partitions(topic: str, cluster: Cluster) -> tuple[int, tuple[int, ...] | None]:
+def partitions_with_leader(topic: str, cluster: Cluster) -> tuple[int, tuple[int, ...] | None]:
     """Return a topic's partition count, and the numbers of the partitions that have a leader.
 
     The second value is None if all partitions have a leader, which is the usual case.
@@ -214,7 +214,7 @@ class NamedPartitioner:
         Raises:
             InvalidConfigError: the cluster has no such topic.
         """
-        count, led = led_partitions(topic, cluster)
+        count, led = partitions_with_leader(topic, cluster)
         one = self.partitioner
         if one.state_class is None:
             found = int(place_keys(one, [key_bytes], count)[0])
@@ -242,7 +242,7 @@ class NamedPartitioner:
             cluster: the cluster, with the topic's partitions.
             previous: partition of the full batch.
         """
-        count, led = led_partitions(topic, cluster)
+        count, led = partitions_with_leader(topic, cluster)
         state = self._state(topic, led) if self.partitioner.state_class is not None else None
         if isinstance(state, StickyCache):
             self._states[topic] = draw_sticky_partition(state, count, previous)[1]

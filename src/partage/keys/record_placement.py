@@ -13,11 +13,11 @@ from partage.errors import InvalidConfigError, InvalidKeysError
 from partage.keys.columns import (
     LONGEST_KEY,
     KeyColumn,
-    column_of,
     is_arrow,
     is_pandas,
     place_arrow,
     place_pandas,
+    to_key_column,
 )
 from partage.keys.partitioner import Partitioner, PartitionerState
 
@@ -73,7 +73,7 @@ def place_keys(
     elif is_arrow(keys):
         placed = place_arrow(keys, call.place_keys)
     else:
-        placed, null = call.place_keys(column_of(keys))
+        placed, null = call.place_keys(to_key_column(keys))
         if null is not None:
             placed[null] = -1
     call.check_lengths()

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from partage.kernels import kernel
 
-__all__ = ["TALLIED", "Load", "Moves", "compare_counts", "load_of", "moves_of"]
+__all__ = ["TALLIED", "Load", "Moves", "compare_counts", "count_moves", "summarize_load"]
 
 _Longs = NDArray[np.int64]
 
@@ -43,7 +43,7 @@ class Load:
     empty: int
 
 
-def load_of(partition: _Longs, records: _Longs, partitions: int) -> Load:
+def summarize_load(partition: _Longs, records: _Longs, partitions: int) -> Load:
     """Summarize how evenly a topic's records are distributed over its partitions.
 
     The result has, for example, the share of the records in the fullest partition.
@@ -53,7 +53,7 @@ def load_of(partition: _Longs, records: _Longs, partitions: int) -> Load:
         records: int64[n], number of records of each.
         partitions: number of all partitions, up to 2**31 - 1; few of them need have records.
 
-    >>> load_of(np.array([0, 2]), np.array([30, 10]), 4).spread
+    >>> summarize_load(np.array([0, 2]), np.array([30, 10]), 4).spread
     3.0
     """
     used = records > 0
@@ -96,7 +96,7 @@ class Moves:
         )  # fmt: skip
 
 
-def moves_of(
+def count_moves(
     placed: dict[int, NDArray[np.int32]], records: _Longs, changes: list[tuple[int, int]]
 ) -> list[Moves]:
     """Count the keys and records that change partition when a topic's partition count changes.
@@ -109,7 +109,7 @@ def moves_of(
         changes: pairs of partition counts (before, after).
 
     >>> placed = {1: np.zeros(4, np.int32), 2: np.array([0, 1, 0, 1], np.int32)}
-    >>> moves_of(placed, np.array([5, 1, 1, 1]), [(1, 2)])[0].moved_records
+    >>> count_moves(placed, np.array([5, 1, 1, 1]), [(1, 2)])[0].moved_records
     2
     """
     out = []

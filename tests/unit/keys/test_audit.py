@@ -18,12 +18,12 @@ from partage.keys.audit import (
     KeyPairs,
     PartitionerFamily,
     broken_joins,
+    count_split_keys,
     group_equivalent_partitioners,
     infer_writers,
     null_keys,
-    split_keys,
 )
-from partage.keys.audit.client_names import advise_settings, clients_of, hash_name
+from partage.keys.audit.client_names import advise_settings, find_clients, hash_name
 from partage.keys.audit.evidence import KeyPart, log_chance
 from partage.keys.audit.joins import decode_keys
 
@@ -76,7 +76,7 @@ def test_a_topic_that_grew_has_one_family_at_two_counts() -> None:
     assert verdict.status == "named"
     assert [(w.family.name, w.partitions) for w in verdict.writers] == [("crc", 4), ("crc", 7)]
     assert verdict.writers[1].first_ms >= 10_000
-    split = split_keys(seen, verdict)
+    split = count_split_keys(seen, verdict)
     assert split.keys == split.grew > 100
 
 
@@ -87,7 +87,7 @@ def test_the_second_writer_is_dated() -> None:
     assert verdict.status == "mixed"
     assert [f.name for f in verdict.writer_families] == ["crc", "other"]
     assert 50_000 <= verdict.writers[1].first_ms < 50_010
-    split = split_keys(seen, verdict)
+    split = count_split_keys(seen, verdict)
     assert split.keys == split.writers > 300
     assert split.examples[0].seen[0][2] < split.examples[0].seen[1][2]
 
@@ -321,7 +321,7 @@ def test_records_of_one_millisecond_have_no_order() -> None:
 def test_clients_of_every_family_are_named() -> None:
     """Each family that may be found has clients that a user knows, and a way to agree with Java."""
     for family in known_families():
-        clients = clients_of(family.partitioners)
+        clients = find_clients(family.partitioners)
         assert not set(clients) & set(family.partitioners) - {"kafka-python", "aiokafka"}
         assert hash_name(family.partitioners) not in family.partitioners or (
             "murmur2" in family.partitioners

@@ -28,12 +28,12 @@ from partage.keys.audit import (
     KeyPairs,
     PartitionerFamily,
     WriterFamily,
+    count_split_keys,
     group_equivalent_partitioners,
     infer_writers,
     null_keys,
-    split_keys,
 )
-from partage.keys.audit.client_names import clients_of, hash_name
+from partage.keys.audit.client_names import find_clients, hash_name
 from partage.keys.placing import MOST_PARTITIONS
 
 if TYPE_CHECKING:
@@ -495,7 +495,7 @@ def _topic(
     )
     # Without metadata: the fewest partitions that all records and producers fit into.
     now = known[-1] if known else max([highest + 1, *(w.partitions for w in verdict.writers)])
-    split = split_keys(seen, verdict)
+    split = count_split_keys(seen, verdict)
     where = keyless["partition"].to_numpy()
     at = keyless["first_ms"].to_numpy()
     nulls = null_keys(where.astype(np.int32), max(now, highest + 1), at)
@@ -642,7 +642,7 @@ def _pack(pairs: pa.Table) -> bytes:
 def _writer(writer: WriterFamily) -> dict[str, Any]:
     return {
         "name": writer.family.name, "hash": hash_name(writer.family.partitioners),
-        "clients": clients_of(writer.family.partitioners),
+        "clients": find_clients(writer.family.partitioners),
         "partitioners": list(writer.family.partitioners),
         "hashes": writer.family.part.description, "partitions": writer.partitions,
         "share": writer.share, "pairs": writer.pairs, "only": writer.only,

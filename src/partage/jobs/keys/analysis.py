@@ -29,7 +29,7 @@ from partage.jobs.keys.sources import KeySource, open_source
 from partage.jobs.keys.workers import HOUR_MS, LARGEST_LOCAL, LocalKeyJob, SparkKeyJob
 from partage.jobs.spark.failures import jvm_errors, worker_errors
 from partage.jobs.spark.progress import Progress, StageTimes
-from partage.keys.skew import Load, Moves, load_of
+from partage.keys.skew import Load, Moves, summarize_load
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -464,7 +464,7 @@ def _store_loads(spread: KeySpread, partition_count: int, rows: dict[str, Any]) 
     """
     order = np.argsort(rows["partition"])
     numbers, records, size = (rows[c][order] for c in ("partition", "records_sum", "bytes_sum"))
-    spread.loads[partition_count] = load_of(numbers, records, partition_count)
+    spread.loads[partition_count] = summarize_load(numbers, records, partition_count)
     spread.bytes[partition_count] = (int(size.max(initial=0)), float(size.sum()) / partition_count)
     spread.by_partition[partition_count] = (numbers, records, size)
 

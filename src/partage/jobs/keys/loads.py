@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from partage.jobs.keys.blocks import RowKind, key_array, pack_keys, row_batch, unpack_keys
 from partage.kernels import force_kernel_form
 from partage.keys.distinct import DistinctKeys
-from partage.keys.skew import TALLIED, Moves, compare_counts, moves_of
+from partage.keys.skew import TALLIED, Moves, compare_counts, count_moves
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -160,7 +160,7 @@ class PartitionLoads:
             placed = partitions_at(keys, self._counts, self._partitioner)
         for n, numbers in placed.items():
             self._add_count(n, numbers, (records, byte_counts))
-        for move in moves_of(placed, records, self._changes):
+        for move in count_moves(placed, records, self._changes):
             self._add_move(move)
 
     def _add_compiled(self, keys: pa.Array, records: _Longs, size: _Longs) -> None:

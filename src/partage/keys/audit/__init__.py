@@ -18,8 +18,8 @@ from partage.keys.audit.writers import (
     InferredWriters,
     SplitKeys,
     WriterFamily,
+    count_split_keys,
     infer_writers,
-    split_keys,
 )
 
 __all__ = [
@@ -32,8 +32,8 @@ __all__ = [
     "SplitKeys",
     "WriterFamily",
     "broken_joins",
+    "count_split_keys",
     "group_equivalent_partitioners",
     "infer_writers",
     "null_keys",
-    "split_keys",
 ]

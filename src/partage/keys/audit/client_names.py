@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-__all__ = ["advise_settings", "clients_of", "hash_name", "label_clients", "select_by_null_keys"]
+__all__ = ["advise_settings", "find_clients", "hash_name", "label_clients", "select_by_null_keys"]
 
 #: Clients in a short name.
 _NAMED = 2
@@ -65,13 +65,13 @@ def hash_name(partitioners: Collection[str]) -> str:
     return next(known, next(iter(partitioners), "unknown"))
 
 
-def clients_of(partitioners: Collection[str]) -> list[str]:
+def find_clients(partitioners: Collection[str]) -> list[str]:
     """Return the Kafka client libraries, such as Sarama, that offer one of some partitioners.
 
     ``partitioners`` are the names. Libraries that use one of them by default come first, before
     libraries that need a setting.
 
-    >>> clients_of(["librdkafka:consistent_random", "sarama:crc32"])
+    >>> find_clients(["librdkafka:consistent_random", "sarama:crc32"])
     ['confluent-kafka', 'Sarama set to CRC32']
     """
     known = [client for name, client in _CLIENTS if name in partitioners]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from partage.keys.audit.client_names import clients_of, hash_name, label_clients
+from partage.keys.audit.client_names import find_clients, hash_name, label_clients
 from partage.keys.audit.evidence import KeyPairs
 from partage.keys.audit.writers import InferredWriters
 
@@ -276,7 +276,7 @@ def _describe_different_writers(first: JoinSide, second: JoinSide) -> str | None
 
 def _writer_labels(side: JoinSide) -> list[str]:
     return [
-        label_clients(clients_of(f.partitioners), hash_name(f.partitioners), f.part.description)
+        label_clients(find_clients(f.partitioners), hash_name(f.partitioners), f.part.description)
         for f in side.inferred.writer_families
     ]
 

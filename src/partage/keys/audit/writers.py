@@ -24,8 +24,8 @@ __all__ = [
     "SplitExample",
     "SplitKeys",
     "WriterFamily",
+    "count_split_keys",
     "infer_writers",
-    "split_keys",
 ]
 
 #: Fewest distinct keys for a statement.
@@ -339,7 +339,7 @@ class SplitKeys:
     examples: tuple[SplitExample, ...]
 
 
-def split_keys(observed_pairs: KeyPairs, inferred: InferredWriters) -> SplitKeys:
+def count_split_keys(observed_pairs: KeyPairs, inferred: InferredWriters) -> SplitKeys:
     """Count a topic's keys that have records in several partitions, by reason.
 
     The reason is a changed partition count, or two different partitioners. Other keys count as
@@ -352,7 +352,7 @@ def split_keys(observed_pairs: KeyPairs, inferred: InferredWriters) -> SplitKeys
     >>> import numpy as np
     >>> seen = KeyPairs.from_rows([(b"a", 0), (b"a", 1), (b"b", 0)])
     >>> inferred = InferredWriters("too few keys", (), 0.0, 2, np.zeros((0, 3), np.bool_))
-    >>> split_keys(seen, inferred).keys
+    >>> count_split_keys(seen, inferred).keys
     1
     """
     rows: dict[bytes, list[int]] = {}
