@@ -286,7 +286,7 @@ class ClusterConnection:
     def partition_bounds(
         self, topic: str, partitions: Sequence[int]
     ) -> tuple[dict[int, int], dict[int, int]]:
-        """Return the first offset and the end offset of some partitions of a Kafka topic.
+        """Return the first offset and the end offset of each requested partition of a Kafka topic.
 
         The result is two dicts by partition number. The end offset is the partition's high
         watermark.

@@ -138,7 +138,7 @@ def listed_group_ids(connection: ClusterConnection, nodes: Sequence[int]) -> lis
 
 
 def refused_group_ids(connection: ClusterConnection, node: int, ids: Sequence[str]) -> list[str]:
-    """Return which of some Kafka groups the connection's account may not describe.
+    """Return those Kafka groups in ``ids`` that the connection's account may not describe.
 
     For these groups the broker returns the error GROUP_AUTHORIZATION_FAILED.
 
@@ -340,7 +340,7 @@ def _with_offsets(connection: ClusterConnection, group: LiveGroup) -> LiveGroup:
 def end_offsets(
     connection: ClusterConnection, metadata: Any, partitions: Iterable[Partition]
 ) -> dict[Partition, int]:
-    """Return the end offset of each of some Kafka partitions, as a dict by (topic, partition).
+    """Return the end offset of each Kafka partition in ``partitions``, as a dict by partition.
 
     Partitions that do not exist or have no leader are left out.
 

@@ -449,7 +449,7 @@ class LiveCapture:
         self._writer.remove_lost_rows(partition, to, why)
 
     def _expect_answer(self, partitions: Sequence[int], begun_s: float) -> None:
-        """Raise an error if none of some partitions could be read for ``pace.patience`` seconds.
+        """Raise an error if none of the partitions could be read for ``pace.patience`` seconds.
 
         Without this check, a recording would wait forever for unreachable brokers.
 

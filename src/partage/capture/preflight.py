@@ -195,9 +195,9 @@ class AccessReport:
 
     @property
     def complete_since_ms(self) -> int | None:
-        """Time (ms) from which on ``__consumer_offsets`` has every record.
+        """Time (ms) since which ``__consumer_offsets`` has every record.
 
-        Of the records before that time, compaction has removed some. None if the log has no record.
+        Compaction has removed records from before that time. None if the log has no record.
         """
         # If compaction removed nothing yet, it is the time of the first record.
         written = [one for one in self.partitions if one.end]
@@ -433,7 +433,7 @@ class _GapSearch:
         return self.start if self.first is None else (self.low + self.high) // 2
 
     def narrow_search(self, offset: int, batches: Sequence[Batch]) -> None:
-        """Narrow the binary search for the last compaction gap by some batches read from the log.
+        """Narrow the binary search for the last compaction gap with batches read from the log.
 
         If offsets are missing among the batches, the last gap is there or later, otherwise before
         them.
@@ -464,7 +464,7 @@ class _GapSearch:
 
 
 def offset_after_gap(offset: int, batches: Sequence[Batch]) -> int | None:
-    """Return the offset after the last gap in some record batches; None if there is no gap.
+    """Return the offset after the last gap in a sequence of record batches; None without a gap.
 
     A gap is a range of offsets whose records compaction has removed.
 
@@ -635,7 +635,7 @@ class _LogProbe:
 
 
 def _decode_keys(batches: Sequence[Batch]) -> Iterable[Mapping[str, Any]]:
-    """Yield the decoded keys of the records in some batches of ``__consumer_offsets``.
+    """Yield the decoded keys of the records in batches of ``__consumer_offsets``.
 
     Keys that cannot be decoded are skipped.
     """

@@ -80,7 +80,7 @@ def _is_hidden(name: str, value: str, regex: str | None) -> bool:
 
 
 def secrets_in(settings: Mapping[str, str]) -> set[str]:
-    """Collect all secret texts, such as passwords, that occur in some settings.
+    """Collect all secret texts in Spark or Kafka settings, such as passwords.
 
     Output can then hide them, see `hide_secrets`. They are the values of secret settings, passwords
     inside other values (Java options, JAAS configurations), and the lines of a PEM key.

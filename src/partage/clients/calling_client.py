@@ -55,7 +55,7 @@ class Call(NamedTuple):
 
 
 def find_caller(*kinds: type) -> Call | None:
-    """Find the nearest method on the Python call stack whose object is an instance of some classes.
+    """Find the nearest method call on the Python call stack on an instance of certain classes.
 
     An assignor finds the client library's group coordinator in this way, because the library does
     not pass it as an argument.

@@ -336,7 +336,7 @@ def live_groups(
 def matching_live_groups(
     bootstrap: str, patterns: Sequence[str], *, properties: Mapping[str, str] | None = None
 ) -> list[str]:
-    """Return the names of a running cluster's consumer groups that match some patterns, sorted.
+    """Return the names of a running cluster's consumer groups that match shell patterns.
 
     The result is sorted.
 

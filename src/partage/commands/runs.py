@@ -179,7 +179,7 @@ def owner(
 
 
 def matching_names(patterns: Iterable[str], known: Iterable[str]) -> list[str]:
-    """Return the names that match one of some shell patterns, such as ``orders-*``.
+    """Return the names that match shell patterns, such as ``orders-*``.
 
     It selects the consumer groups of a run. ``known`` are all names.
 

@@ -245,10 +245,10 @@ class KeyRule:
     unkeyed: Unkeyed = "null"
 
     def place_key(self, key: bytes, partitions: int) -> int:
-        """Return the partition of one key in a topic with ``partitions`` partitions.
+        """Return the partition of one record key.
 
-        The key is hashed, then the hash is reduced modulo the partition count, by the Kafka
-        client's rule.
+        The key is hashed, then the hash is reduced modulo the topic's partition count
+        ``partitions``, by the Kafka client's rule.
 
         >>> from partage.keys.hashing import MURMUR2
         >>> KeyRule(MURMUR2, "masked").place_key(b"foobar", 10)

@@ -90,9 +90,9 @@ def partitions_to_elect(
 
 
 def leader_election_json(cluster: ReplicaCluster, partitions: Iterable[int]) -> dict[str, Any]:
-    """Return the JSON input of ``kafka-leader-election`` for the given partitions.
+    """Return the JSON input of ``kafka-leader-election`` that names the partitions.
 
-    The tool makes each partition's preferred replica its leader. The JSON names the partitions.
+    The tool makes the preferred replica of each partition its leader.
 
     Args:
         cluster: the cluster, with the names of the topics.

@@ -145,7 +145,7 @@ def find_task_assignors() -> dict[str, TaskAssignor]:
 
 
 def find_assignor(name: str) -> TaskAssignor:
-    """Return the Kafka Streams task assignor with the given name or Java class name.
+    """Find the Kafka Streams task assignor with this name or Java class name.
 
     The prefix ``streams:`` of a name may be left out. The class name ``StreamsPartitionAssignor``
     stands for Kafka's default, high availability.

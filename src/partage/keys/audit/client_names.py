@@ -66,10 +66,11 @@ def hash_name(partitioners: Collection[str]) -> str:
 
 
 def find_clients(partitioners: Collection[str]) -> list[str]:
-    """Return the Kafka client libraries, such as Sarama, that offer one of some partitioners.
+    """Return the Kafka client libraries, such as Sarama, that offer at least one of the
+    partitioners.
 
-    ``partitioners`` are the names. Libraries that use one of them by default come first, before
-    libraries that need a setting.
+    ``partitioners`` are names. Libraries that use one of them by default come before libraries that
+    need a setting.
 
     >>> find_clients(["librdkafka:consistent_random", "sarama:crc32"])
     ['confluent-kafka', 'Sarama set to CRC32']

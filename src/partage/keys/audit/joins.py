@@ -205,7 +205,7 @@ class JoinProblem:
 
 
 def broken_joins(sides: Sequence[JoinSide]) -> list[JoinProblem]:
-    """Find the reasons why joins by key between some topics would miss matching records.
+    """Find the reasons why joins by key between topics would miss records with equal keys.
 
     A join needs equal keys in partitions with the same number. Each pair of topics is checked; the
     result is empty if no reason is found. ``sides`` are the topics with their keys.
