@@ -65,7 +65,7 @@ class Release0102:
         for _ in range(replicas):
             assignment.assign_all(standbys=True)
         return TaskPlan.from_draft(
-            problem, assignment.draft, in_turn=tasks_in_turn(problem, assignment.given)
+            problem, assignment.draft, in_turn=tasks_in_turn(problem, assignment.ordered_tasks)
         )
 
 
@@ -100,7 +100,7 @@ class _Assignment:
 
     Attributes:
         draft: the plan so far: active and standby tasks of each client, as sets.
-        given: the same active and standby tasks of each client, as lists in order of assignment.
+        ordered_tasks: the same tasks of each client, as lists in the order of their assignment.
         _order: clients in the iteration order of Java's ``HashMap``.
         _random: Java's random generator for the shuffles.
         _tasks: tasks in the order of the last shuffle.
@@ -114,7 +114,7 @@ class _Assignment:
 
     def __init__(self, problem: TaskProblem) -> None:
         self.draft = DraftAssignment(problem)
-        self.given: list[tuple[list[int], list[int]]] = [([], []) for _ in problem.clients]
+        self.ordered_tasks: list[tuple[list[int], list[int]]] = [([], []) for _ in problem.clients]
         self._order = problem.client_map_order
         self._random = JavaRandom.from_seed(
             sum(process_hash(client.process) for client in problem.clients)
@@ -155,7 +155,7 @@ class _Assignment:
                 self.draft.assign_standby(client, task)
             else:
                 self.draft.assign_active(client, task)
-            self.given[client][standbys].append(task)
+            self.ordered_tasks[client][standbys].append(task)
             cost = _COST_STATE if task in self._had_state[client] else _COST_NEW
             if task in self._was_active[client]:
                 cost = _COST_ACTIVE
@@ -248,4 +248,6 @@ class Release011:
         for task in core.assign_previous(order):
             core.assign_active(task, core.best_client(task, core.map_order))
         core.assign_standbys(number_of[task] for task in every)
-        return TaskPlan.from_draft(problem, core.draft, in_turn=tasks_in_turn(problem, core.given))
+        return TaskPlan.from_draft(
+            problem, core.draft, in_turn=tasks_in_turn(problem, core.ordered_tasks)
+        )

@@ -41,7 +41,7 @@ class ResidualNetwork(NamedTuple):
         cost: int64[E], cost per unit of flow.
         residual: int64[E], residual capacity; changes.
         flow: int64[E], flow; changes.
-        forward: int64[E], 1 for given edges, 0 for reverse edges.
+        forward: int64[E], 1 for original edges, 0 for reverse edges.
         reverse: int64[E], index of the edge in the other direction.
     """
 
@@ -89,11 +89,11 @@ class FlowGraph:
 
     Attributes:
         network: nodes, and edges with residual capacities.
-        given: index in the network of each edge that was passed to `from_edges`.
+        edge_index: index in the network of each edge that was passed to `from_edges`.
     """
 
     network: ResidualNetwork
-    given: Int64Array
+    edge_index: Int64Array
 
     @classmethod
     def from_edges(
@@ -148,7 +148,7 @@ class FlowGraph:
 
         The rack-aware assignor of Kafka Streams reads from it which client gets which task.
         """
-        return self.network.flow[self.given]
+        return self.network.flow[self.edge_index]
 
     def maximise_flow(self) -> int:
         """Increase the flow to a maximum flow from the first node to the last one.

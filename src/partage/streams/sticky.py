@@ -96,7 +96,7 @@ class StickyCore:
     Attributes:
         problem: clients, tasks and settings of the rebalance.
         draft: assignment under construction.
-        given: active and standby tasks of each client in the order of their assignment.
+        ordered_tasks: active and standby tasks of each client in the order of their assignment.
         map_order: clients in the iteration order of Kafka's map of clients.
         quota: active tasks per thread that a client keeps, rounded down.
         previous_active: dict from task to the client that ran it.
@@ -116,7 +116,7 @@ class StickyCore:
     ) -> None:
         self.problem = problem
         self.draft = DraftAssignment(problem)
-        self.given: list[tuple[list[int], list[int]]] = [([], []) for _ in problem.clients]
+        self.ordered_tasks: list[tuple[list[int], list[int]]] = [([], []) for _ in problem.clients]
         self.map_order = problem.client_map_order
         self.quota = len(problem.tasks) // sum(problem.thread_counts)
         self._ties = capacity_breaks_ties
@@ -170,7 +170,7 @@ class StickyCore:
         """
         self._add_pairs(task, client)
         self.draft.assign_active(client, task)
-        self.given[client][0].append(task)
+        self.ordered_tasks[client][0].append(task)
 
     def assign_standby(self, task: int, client: int) -> None:
         """Assign a standby Kafka Streams task to a client, and record its new pairs of tasks.
@@ -180,7 +180,7 @@ class StickyCore:
         """
         self._add_pairs(task, client)
         self.draft.assign_standby(client, task)
-        self.given[client][1].append(task)
+        self.ordered_tasks[client][1].append(task)
 
     def _add_pairs(self, task: int, client: int) -> None:
         self._pairs.add_task(task, self.draft.active[client])
