@@ -126,9 +126,9 @@ def uuid_text(key: object) -> bytes:
 
 
 def avro_long(key: int) -> bytes:
-    """Encode an integer as Avro's int or long.
+    """Encode an integer as Avro's int or long (a zigzag varint).
 
-    It is zigzag-encoded, then written with seven bits per byte, the low bits first.
+    The zigzag-encoded number is written with seven bits per byte, the low bits first.
 
     Raises:
         InvalidKeysError: the number does not fit into 64 bits.

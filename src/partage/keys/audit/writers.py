@@ -190,10 +190,10 @@ def _evaluate_candidates(
 def _choose_writers(
     observed_pairs: KeyPairs, candidates: Sequence[_Candidate]
 ) -> list[tuple[_Candidate, float]]:
-    """Choose the fewest partitioners that place the keys of a topic as observed.
+    """Choose the fewest partitioners that together place most keys of a topic as observed.
 
-    The algorithm is greedy set cover: the partitioner that explains most of the unexplained pairs
-    is chosen first.
+    The algorithm is greedy set cover. It repeatedly chooses the partitioner that explains most of
+    the (key, partition) pairs left, which means that it would place these keys in these partitions.
 
     Args:
         observed_pairs: the observed (key, partition) pairs.
