@@ -497,8 +497,9 @@ def _source_folder() -> Path:
     """Return the folder for source files of zipped modules: below Numba's or the user's cache."""
     numba_folder = os.environ.get("NUMBA_CACHE_DIR")
     users_folder = os.environ.get("XDG_CACHE_HOME")
-    if not users_folder:  # Path's own method raises where a container's user has no home
-        users_folder = os.path.expanduser("~/.cache")  # noqa: PTH111
+    if not users_folder:
+        # Path.expanduser raises an error where a container's user has no home folder.
+        users_folder = os.path.expanduser("~/.cache")  # noqa: PTH111 - see above
     return Path(numba_folder or users_folder) / "partage-kernels"
 
 
