@@ -16,7 +16,7 @@ import pytest
 from tests.support.captures import capture, records, rows_of
 
 from partage.errors import InvalidCaptureError
-from partage.jobs.replay.output import remove_dead_locks, run_lock
+from partage.jobs.replay.output import publish_run, remove_dead_locks, run_lock
 from partage.jobs.replay.replay import replay
 from partage.runs.published_run import PublishedRun
 from partage.tables.schemas import TABLES
@@ -88,6 +88,25 @@ def test_killed_at_ten_random_moments(spark, twice, tmp_path: Path) -> None:
         _killed(folder, tmp_path / "out", rng.uniform(0, 12), "checking")
         _nothing_half(tmp_path / "out", expected)
     _again(spark, folder, tmp_path / "out", expected)
+
+
+def test_files_of_a_task_that_outlives_the_run_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A speculative copy may write after the run was published; its file is not left behind."""
+    folder, out = capture(tmp_path / "c", records().slice(0, 2_000)), tmp_path / "out"
+    late: list[Path] = []
+
+    def publish_and_write(folder: Path, run_id: str, *more: object) -> None:
+        publish_run(folder, run_id, *more)
+        late.append(folder / "tables" / "events" / run_id / "part-00000-late.parquet")
+        late[0].write_bytes(b"PAR1")
+
+    monkeypatch.setattr("partage.jobs.replay.replay.publish_run", publish_and_write)
+    replay(folder, out, engine="local", processes=1, policies=POLICIES)
+    assert late
+    assert not late[0].exists()
+    assert rows_of(out, "events")
 
 
 def test_who_is_alive_is_left_alone(tmp_path: Path) -> None:

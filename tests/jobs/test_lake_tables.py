@@ -37,15 +37,16 @@ spark = (
     SparkSession.builder.master("local[2]").config("spark.jars", jars)
     .config("spark.ui.enabled", "false").config("spark.sql.shuffle.partitions", "2")
     .config("spark.sql.warehouse.dir", out + "/warehouse")
+    .config("spark.databricks.delta.snapshotPartitions", "2")
     .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
     .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
     .getOrCreate()
 )
 folder = StreamFolder(Path(out))
-folder.prepare()
+folder.create_folders()
 lake = StreamLakeTables(spark, "delta", where)
-lake.prepare()
-lake.prepare()
+lake.create_tables()
+lake.create_tables()
 steps = [
     (0, [_rows("a", 1, final=True), _rows("a", 2, final=False), _rows("b", 3, final=False)]),
     (1, [_rows("a", 4, final=False)]),
@@ -54,7 +55,7 @@ steps = [
 ]
 for batch, changes in steps:
     files = _publish(folder, batch, *changes)
-    lake.publish(folder.path, batch, files)
+    lake.merge_batch(folder.path, batch, files)
     rows = spark.read.format("delta").load(where + "/unread").collect() if "/" in where else (
         spark.table(where + ".unread").collect())
     found = sorted([row["group"], row["partition"], row["final"]] for row in rows)
@@ -131,6 +132,7 @@ from tests.unit.test_lake_tables import RUNS, rows
 out, jars, catalog = Path(sys.argv[1]), sys.argv[2], sys.argv[3] or None
 conf = {
     "spark.jars": jars, "spark.sql.shuffle.partitions": "2",
+    "spark.databricks.delta.snapshotPartitions": "2",  # 50 otherwise, for each commit of each table
     "spark.sql.warehouse.dir": f"{out}/warehouse",
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",

@@ -83,19 +83,20 @@ def wait_until(what: str, found: Callable[[], Any], seconds: float = _SECONDS) -
 
 
 class StandaloneCluster(Closes):
-    """A master and workers of one core each, as processes of the wheel's `spark-class`.
+    """A master and two workers, each with an address of its own, as processes of the wheel's `spark-class`.
 
     Everything that they start ends with the ``with`` block, and nothing else does.
     """
 
-    def __init__(self, folder: Path, workers: int = 2, memory: str = "1500m") -> None:
-        self._folder, self._memory, self._started = folder, memory, set[Process]()
+    def __init__(self, folder: Path, workers: int = 2, cores: int = 1) -> None:
+        self._folder, self._cores, self._memory = folder, cores, "1500m"
+        self._started = set[Process]()
         self._daemons: list[subprocess.Popen[bytes]] = []
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            self._start("master", "master.Master", "--port", "0")
+            self._start("master", "127.0.0.1", "master.Master", "--port", "0")
             self.url = wait_until("the master's address", self._address)
-            self.workers = [self._start_worker(f"worker-{i}") for i in range(workers)]
+            self.workers = [self._start_worker(i) for i in range(workers)]
             wait_until(
                 "registered workers", lambda: self._log().count("Registering worker") >= workers
             )
@@ -110,16 +111,16 @@ class StandaloneCluster(Closes):
         match = re.search(r"Starting Spark master at (spark://[\d.:]+)", self._log())
         return match[1] if match and "New state: ALIVE" in self._log() else None
 
-    def _start(self, name: str, what: str, *words: str) -> Process:
+    def _start(self, name: str, host: str, what: str, *words: str) -> Process:
         import pyspark
 
         home = Path(pyspark.__file__).parent
         environment = os.environ | {
-            "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_HOME": str(home), "SPARK_LOCAL_IP": host, "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_LOCAL_DIRS": str(self._folder / name),
         }  # fmt: skip
         command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{what}",
-                   "--host", "127.0.0.1", "--webui-port", "0", *words]  # fmt: skip
+                   "--host", host, "--webui-port", "0", *words]  # fmt: skip
         with (self._folder / f"{name}.log").open("wb") as log:
             daemon = subprocess.Popen(
                 command, stdout=log, stderr=log, env=environment, start_new_session=True
@@ -130,9 +131,13 @@ class StandaloneCluster(Closes):
         self._started.add(process)
         return process
 
-    def _start_worker(self, name: str) -> Process:
-        words = ("--cores", "1", "--memory", self._memory, "--work-dir", str(self._folder / name))
-        return self._start(name, "worker.Worker", *words, self.url)
+    def _start_worker(self, number: int) -> Process:
+        # Spark starts no speculative copy on the host of the first attempt: each has its own.
+        name, host = f"worker-{number}", f"127.0.0.{number + 2}"
+        return self._start(
+            name, host, "worker.Worker", "--cores", str(self._cores), "--memory", self._memory,
+            "--work-dir", str(self._folder / name), self.url,
+        )  # fmt: skip
 
     def processes(self) -> set[Process]:
         """Every process that belongs to the cluster: daemons, executors, Python workers."""

@@ -24,7 +24,7 @@ import json
 import os
 import shutil
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from itertools import chain
@@ -54,6 +54,7 @@ __all__ = [
     "is_published",
     "publish_run",
     "remove_dead_locks",
+    "remove_late_files",
     "remove_unpublished_files",
     "run_lock",
     "task_name",
@@ -308,11 +309,7 @@ def publish_run(
                 writers.create_file(table)
         files += writers.close_with_receipts()
     files.sort(key=lambda r: (r.table, r.path))
-    wanted = {r.path for r in files}
-    for table in TABLES:
-        for found in (output_folder / "tables" / table / run_id).glob("*.parquet"):
-            if found.relative_to(output_folder).as_posix() not in wanted:
-                found.unlink()
+    _remove_other_files(output_folder, run_id, {r.path for r in files})
     manifest = {
         "format": FORMAT,
         "run_id": run_id,
@@ -336,6 +333,26 @@ def _write_atomically(path: Path, value: Mapping[str, Any], *, indent: int | Non
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)
+
+
+def remove_late_files(output_folder: Path, run_id: str) -> None:
+    """Remove table files that tasks wrote after a run was published, such as speculative copies.
+
+    Spark does not wait for the end of a copy that it no longer needs. Readers never see its files.
+    It does nothing for a run that is not published.
+    """
+    path = output_folder / "runs" / run_id / MANIFEST
+    if path.is_file():
+        tables = json.loads(path.read_text(encoding="utf-8"))["tables"]
+        files = chain.from_iterable(tables.values())
+        _remove_other_files(output_folder, run_id, {file["path"] for file in files})
+
+
+def _remove_other_files(output_folder: Path, run_id: str, published: Collection[str]) -> None:
+    for table in TABLES:
+        for found in (output_folder / "tables" / table / run_id).glob("*.parquet"):
+            if found.relative_to(output_folder).as_posix() not in published:
+                found.unlink(missing_ok=True)
 
 
 def remove_unpublished_files(output_folder: Path, run_id: str) -> None:

@@ -45,6 +45,7 @@ from partage.jobs.replay.output import (
     is_published,
     publish_run,
     remove_dead_locks,
+    remove_late_files,
     remove_unpublished_files,
     run_lock,
 )
@@ -260,6 +261,7 @@ def _remove_run_files(run: ReplayRun, error_type: object, *_: object) -> None:
     """
     if error_type is None:
         remove_spill_files(run.out, run.id)
+        remove_late_files(run.out, run.id)
     else:
         _remove(run.out, run.id)
 
