@@ -209,6 +209,8 @@ def rows_of(args):
     rows += [problems.jmh_row(one, always=True) for one in problems.NAMED_CELLS]
     rows += problems.jmh_rows(racks=False) if args.grid else []
     rows += problems.jmh_rows(racks=True) if args.racks else []
+    if args.brief:
+        rows = [row for row in rows if row.counts != "separate_nanos"]
     return [row for row in rows if args.fits(f"{row.name} / {row.strategy}")]
 
 

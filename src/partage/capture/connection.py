@@ -494,6 +494,8 @@ def error_reason(error: BaseException) -> str:
     head, _, rest = text.partition(": ")
     if rest.startswith(f"{head}: "):
         text = rest
+    if text.partition(": ")[0] == "NodeNotReadyError":
+        return f"no connection to broker {rest}".rstrip() + "; is it running?"
     return text[:300] or type(error).__name__
 
 

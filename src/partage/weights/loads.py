@@ -92,7 +92,7 @@ def is_load(value: object) -> bool:
         return False
     try:
         number = float(value)
-    except (OverflowError, ValueError):  # an int of 400 digits; a signalling NaN
+    except (ArithmeticError, TypeError, ValueError):  # 400 digits; a foreign class without float
         return False
     return math.isfinite(number) and 0 <= number <= LARGEST_LOAD
 

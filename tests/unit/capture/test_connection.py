@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from partage.capture.connection import ClusterConnection
+from partage.capture.connection import ClusterConnection, error_reason
 
 errors = pytest.importorskip("kafka.errors")
 
@@ -55,3 +55,10 @@ def test_a_broker_that_is_still_down_is_that_requests_error() -> None:
     answers = connected(manager).ask_each({0: "fetch", 1: "fetch"})
     assert answers[0] == "fetch of 0"
     assert isinstance(answers[1], errors.UnknownBrokerIdError)
+
+
+def test_a_broker_without_connection_is_named() -> None:
+    """The reason says which broker has no connection, instead of the name of an exception."""
+    reason = error_reason(errors.NodeNotReadyError(2))
+    assert reason == "no connection to broker 2; is it running?"
+    assert error_reason(errors.NodeNotReadyError()) == "no connection to broker; is it running?"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+from decimal import Decimal
 
 import pytest
 
 from partage.weights import BAND, compute_lags, record_rates, update_weights, valid_loads
+from partage.weights.loads import is_load
 
 
 def test_noise_within_the_band_changes_nothing_at_all() -> None:
@@ -62,3 +64,13 @@ def test_measures_know_what_they_cannot_know() -> None:
     assert record_rates({("t", 0): 5}, {("t", 0): 4}, 1.0) == {}
     assert record_rates({("t", 0): 5}, {("t", 0): 9}, 0.0) == {}
     assert compute_lags({("t", 0): 5}, {("t", 1): 9}) == {}
+
+
+def test_a_number_that_is_no_float_is_no_load() -> None:
+    """A class that calls itself a number and fails as one gives no load and no exception."""
+
+    class Broken(Decimal):
+        def __float__(self) -> float:
+            raise TypeError
+
+    assert not is_load(Broken(1))
