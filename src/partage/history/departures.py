@@ -93,10 +93,11 @@ class DepartedMembers:
     def match_rejoin(
         self, member: MemberState, time_ms: int, *, same_settings: bool = False
     ) -> DepartedMember | None:
-        """Find the departed member that a joining member was before, and remove it from the list.
+        """Find the departed member that a joining member is likely to be, and remove it from the
+        list.
 
         Both have the same member id or instance id. Without an instance id, both have the same
-        client id and host. The result is None if there is none.
+        client id and host. The result is None without a match.
 
         Args:
             member: the joining member.

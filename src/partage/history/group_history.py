@@ -189,7 +189,7 @@ class GroupHistory:
         return [self._pauses.commit_values(), place and [place.partition, place.offset]]
 
     def resume_commits(self, values: Sequence[Any]) -> None:
-        """Restore the part of the history that offset commits change.
+        """Restore the part of the history that offset commits change, such as committed offsets.
 
         Args:
             values: result of `commit_values`.

@@ -290,10 +290,10 @@ class UnreadTracker:
     def _find_missed_assignments(
         self, generation: Generation, revoked: Mapping[str, list[_Pair]]
     ) -> dict[str, list[_Pair]]:
-        """Return the members that never received their last assignment, with its partitions.
+        """Return the members that never received their last assignment, and its partitions.
 
-        Such members never consumed these partitions, although the log lists them as owners.
-        ``revoked`` has the partitions that each member revoked.
+        They never consumed these partitions, although the log lists them as owners. ``revoked`` has
+        the partitions that each member revoked.
         """
         # If a slow member or leader misses the end of a rebalance, all members rejoin at once.
         # Neither members nor topics change, and no member commits in between.

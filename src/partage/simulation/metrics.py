@@ -87,11 +87,11 @@ class PlanMetrics:
 
 @dataclass(frozen=True, slots=True)
 class RecomputeInputs:
-    """Inputs from which the columns of an output row that depend on offset commits are computed
-    again.
+    """Inputs for computing three columns of an output row again, after more offset commits are
+    known.
 
-    A later run knows more commits. The columns are ``stopped``, ``reread`` and ``load_spread`` of
-    table ``replays``.
+    The columns are ``stopped``, ``reread`` and ``load_spread`` of table ``replays``. A later run
+    computes them, because it knows more commits.
 
     Attributes:
         stops: indices of the partitions that stop (int32).

@@ -94,8 +94,7 @@ class BinaryColumn:
         return np.ones(len(self), bool) if self.valid is None else self.valid
 
     def byte_bounds(self, rows: Ints) -> tuple[Ints, Ints]:
-        """Return the first byte and the end of the byte strings of some rows, as offsets in the
-        buffer.
+        """Return the positions of some rows' byte strings in the buffer: first byte and end.
 
         ``rows`` are row numbers (int64[n]); the result is two int64[n].
         """
