@@ -13,7 +13,7 @@ from tests.support.captures import capture, records, rows_of
 from partage.errors import InvalidCaptureError, InvalidConfigError
 from partage.jobs.replay import output
 from partage.jobs.replay.engines import LOCAL_RECORDS, LocalEngine, LocalRows, choose_engine
-from partage.jobs.replay.records import RepeatedPlaces
+from partage.jobs.replay.records import RepeatedOffsets
 from partage.jobs.replay.replay import replay
 from partage.jobs.spark.tables import SparkTable
 from partage.runs.published_run import PublishedRun
@@ -139,10 +139,10 @@ def test_repeated_places_are_found_across_tables(size: int) -> None:
     """The count of places and the first one do not depend on where a table ends."""
     table = _places(1, 2, 2, 2, 5, 7, 7, 9, values={6: b"other"})
     tables = [table.slice(at, size) for at in range(0, table.num_rows, size)]
-    repeats = RepeatedPlaces()
+    repeats = RepeatedOffsets()
     assert sum(one.num_rows for one in repeats.count_while_yielding(tables)) == table.num_rows
     assert repeats.found == {3: [2, 2, 0]}
-    differing = RepeatedPlaces()
+    differing = RepeatedOffsets()
     assert list(differing.count_while_yielding([_places(7, 7, values={1: b"other"})]))
     assert differing.found == {3: [1, 7, 1]}
 

@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from partage.errors import InvalidConfigError
-from partage.jobs.watch.stream_output import expect_lake
+from partage.jobs.watch.stream_output import parse_lake_option
 
 #: Delta for Spark 4.2, without what Spark has itself.
 JARS = (
@@ -70,14 +70,14 @@ for batch, changes in steps:
 )
 def test_a_lake_is_a_format_and_a_place(text: str, what: tuple[str, str]) -> None:
     """A folder or a namespace of Delta, and a namespace of Iceberg, are accepted."""
-    assert expect_lake(text) == what
+    assert parse_lake_option(text) == what
 
 
 @pytest.mark.parametrize("text", ["delta", "delta:", "hudi:lake", "iceberg:/lake/kafka"])
 def test_another_lake_is_an_error_of_the_option(text: str) -> None:
     """The error names the option and what it may be."""
     with pytest.raises(InvalidConfigError, match="--tables: must"):
-        expect_lake(text)
+        parse_lake_option(text)
 
 
 @pytest.fixture(scope="module")

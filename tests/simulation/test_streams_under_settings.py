@@ -22,7 +22,7 @@ from tests.support.streams_traces import (
 
 from partage.history.streams_application import decode_streams_rebalance
 from partage.jobs.replay.streams_settings import (
-    StreamsFacts,
+    StreamsInputs,
     _describe_application,
     observed_settings,
     streams_settings_rows,
@@ -180,7 +180,7 @@ def rows_of(name: str) -> list[dict[str, Any]]:
     recording = read(name)
     is_server = name in SERVER
     rebalances = (streams_rebalances if is_server else classic_rebalances)(recording)
-    facts = facts_of(recording) if is_server else StreamsFacts(frozenset({recording["name"]}))
+    facts = facts_of(recording) if is_server else StreamsInputs(frozenset({recording["name"]}))
     return list(streams_settings_rows(recording["name"], rebalances, clusters_of(recording), facts))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from partage.report.run import GroupFigures, PolicyFigures, RunFigures, Traits, total_figures
+from partage.report.run import GroupFigures, PolicyFigures, RunFigures, Traits, total_metrics
 from partage.tables.statuses import RECORDED
 
 COVERAGE = {
@@ -33,7 +33,7 @@ def made_run(*groups: GroupFigures, causes=(), **cover) -> RunFigures:
     for group in groups:
         for name, one in group.figures.items():
             sums.setdefault(name, []).append(one)
-    overall = {name: total_figures(of) for name, of in sums.items()}
+    overall = {name: total_metrics(of) for name, of in sums.items()}
     return RunFigures(
         {"coverage": COVERAGE | cover, "accounting": {"bad": 0}}, groups,
         tuple(n for n in overall if n != RECORDED), overall, {}, tuple(causes), (),

@@ -22,7 +22,7 @@ from partage.history.records import (
     MemberState,
     Subscription,
 )
-from partage.jobs.replay.streams_settings import StreamsFacts
+from partage.jobs.replay.streams_settings import StreamsInputs
 from partage.simulation.recorded_rebalances import RecordedRebalance, recorded_rebalances
 from partage.streams.assignment_configs import LONG_MAX
 from partage.wire.group_log import decode_record
@@ -59,13 +59,13 @@ def clusters_of(recording: dict[str, Any]) -> ClusterHistory:
     return ClusterHistory([{"ts_ms": 0, "brokers": [], "topics": topics}])
 
 
-def facts_of(recording: dict[str, Any]) -> StreamsFacts:
+def facts_of(recording: dict[str, Any]) -> StreamsInputs:
     """What is beside the log of a streams group: the broker's settings."""
     settings = {
         f"streams.{key}": str(value) for key, value in recording["settings"].items()
         if key != "num.standby.replicas"
     }  # fmt: skip
-    return StreamsFacts(frozenset({recording["name"]}), {}, settings)
+    return StreamsInputs(frozenset({recording["name"]}), {}, settings)
 
 
 def began_ms(recording: dict[str, Any]) -> int:

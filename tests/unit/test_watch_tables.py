@@ -40,7 +40,7 @@ from partage.jobs.watch.group_tables import (  # noqa: E402
     StoredGroup,
     TableRows,
     close_group,
-    moves_of,
+    parse_moves,
     stream_schema,
     update_commits,
     update_history,
@@ -84,7 +84,7 @@ class _Stream:
         for name, rows in _by_group(batches):
             at = rows["log_partition"][0].as_py()
             text = rows["moves"][0].as_py() or ""
-            context = replace(self.timeout, moves=moves_of(at, text))
+            context = replace(self.timeout, moves=parse_moves(at, text))
             known = self.stored.get(name)
             self.take(name, _updated(name, known, rows.to_batches(), clusters, context))
         self.log.forget_transactions(end)
@@ -318,7 +318,7 @@ def test_commits_without_records_are_processed_without_the_history(part: Path) -
             known = stream.stored.get(name)
             if known is None:
                 continue
-            moves = moves_of(rows["log_partition"][0].as_py(), rows["moves"][0].as_py() or "")
+            moves = parse_moves(rows["log_partition"][0].as_py(), rows["moves"][0].as_py() or "")
             context = replace(stream.timeout, moves=moves)
             found = update_commits(name, known._replace(history=None), rows.to_batches(), context)
             whole = update_history(name, known, rows.to_batches(), clusters, context)

@@ -245,15 +245,15 @@ class WatchOptions:
             return
         from partage.watch.background import BackgroundMetrics
         from partage.watch.exporter import Exporter, is_loopback, parse_address
-        from partage.watch.figures import WatchFigures
+        from partage.watch.prometheus_metrics import WatchMetrics
 
-        address, figures = parse_address(self.metrics), WatchFigures(self.max_groups)
-        background = BackgroundMetrics(connect, figures, trouble)
-        watcher = Watcher(sink, stop, trouble=trouble, listeners=(figures, background))
+        address, metrics = parse_address(self.metrics), WatchMetrics(self.max_groups)
+        background = BackgroundMetrics(connect, metrics, trouble)
+        watcher = Watcher(sink, stop, trouble=trouble, listeners=(metrics, background))
         with (
             watcher,
             background,
-            Exporter(address, figures.metric_families, watcher.health_problem) as exporter,
+            Exporter(address, metrics.metric_families, watcher.health_problem) as exporter,
         ):
             print_message(
                 f"metrics: http://{self.metrics.rpartition(':')[0]}:{exporter.port}/metrics", "dim"

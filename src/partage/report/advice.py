@@ -26,7 +26,7 @@ from partage.report.client_settings import (
     poll_lines,
     settings_lines,
 )
-from partage.report.gains import gain_of, own_figures, simulation_error, sum_gains
+from partage.report.gains import gain_of, own_metrics, simulation_error, sum_gains
 from partage.report.messages import (
     cause_clause,
     count,
@@ -664,7 +664,7 @@ def best_policy(group: GroupFigures) -> Settings | None:
     interval of the saving must exclude zero. If several settings are about equally good, the
     smallest change is chosen.
     """
-    error, own, lost = simulation_error(group), own_figures(group), group.downtime_bounds
+    error, own, lost = simulation_error(group), own_metrics(group), group.downtime_bounds
     if error is None or own is None or lost is None:
         return None
     whole = group.downtime_estimate.best if group.downtime_estimate else lost.high

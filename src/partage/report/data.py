@@ -23,7 +23,7 @@ from partage.report.run import (
     RunFigures,
     StreamsOutcome,
     Traits,
-    total_figures,
+    total_metrics,
 )
 from partage.report.traits import causes_by_group, traits_by_group
 from partage.runs.published_run import PublishedRun
@@ -279,7 +279,7 @@ def _load_batch(
     # A failed group has only the rows that were written before its error: its sums would be wrong.
     failed = frozenset(row["group"] for row in own if row["status"] == FAILED)
     rebalances = load_table(folder, "rebalances", part=part)
-    main, other = figures_by_group(_replays_of(folder, part, failed))
+    main, other = metrics_by_group(_replays_of(folder, part, failed))
     names = [*_REBALANCE, "policy", "strategy", "reading", "step", *_COSTS]
     recorded = load_table(folder, "replays", names, part, is_recorded)
     causes = causes_by_group(rebalances, _without_groups(recorded, failed))
@@ -352,7 +352,7 @@ def _fill_in_policies(replays: pa.Table) -> pa.Table:
     return table.set_column(table.schema.get_field_index("step"), "step", step)
 
 
-def figures_by_group(replays: Iterable[pa.Table]) -> tuple[ByGroup, ByGroup]:
+def metrics_by_group(replays: Iterable[pa.Table]) -> tuple[ByGroup, ByGroup]:
     """Return the simulated metrics of each group under each policy (protocol and strategy).
 
     Both results are a dict from group to policy to metrics. The first is for the simulation of the
@@ -516,7 +516,7 @@ def _overall(by_group: ByGroup) -> dict[str, PolicyFigures]:
     for policies in by_group.values():
         for name, one in policies.items():
             found.setdefault(name, []).append(one)
-    return {name: total_figures(of) for name, of in found.items()}
+    return {name: total_metrics(of) for name, of in found.items()}
 
 
 def _all_causes(by_group: Mapping[str, Iterable[CauseShare]]) -> tuple[CauseShare, ...]:

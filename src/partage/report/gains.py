@@ -33,7 +33,7 @@ __all__ = [
     "back_tests",
     "gain_of",
     "gains_by_policy",
-    "own_figures",
+    "own_metrics",
     "relative_downtime",
     "settings_by_group",
     "simulation_error",
@@ -85,7 +85,7 @@ def relative_downtime(bounds: FigureRange | None, estimate: Estimate | None) -> 
     return RelativeDowntime(*(min(max(one, 0.0), 1.0) for one in ends))
 
 
-def own_figures(
+def own_metrics(
     group: GroupFigures, metrics_by_policy: Mapping[str, PolicyFigures] | None = None
 ) -> PolicyFigures | None:
     """Return a consumer group's metrics under a simulation of its present settings.
@@ -114,7 +114,7 @@ def simulation_error(
     # The simulation uses the present settings. If there are no estimates, the error is computed
     # from the bounds of both, at the relative position of the estimated downtime. None means
     # unknown.
-    own = own_figures(group, metrics_by_policy)
+    own = own_metrics(group, metrics_by_policy)
     if own is None:
         return None
     if group.downtime_estimate is not None and own.stopped_estimate is not None:

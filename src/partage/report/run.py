@@ -14,7 +14,7 @@ from partage.tables.sums import Estimate, FigureRange, add_sums, empty_sums, met
 __all__ = [
     "MIN_COVERAGE", "MOST_WORST", "BackTest", "BadRecord", "CauseShare", "Estimate", "FigureRange",
     "GroupFigures", "PolicyFigures", "RunFigures", "StreamsOutcome", "Traits", "find_worst",
-    "once_per_group", "total_figures",
+    "once_per_group", "total_metrics",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -86,11 +86,11 @@ class PolicyFigures:
         return PolicyFigures(self.policy, self.reading, add_sums(self.sums, other.sums))
 
 
-def total_figures(metrics: Iterable[PolicyFigures]) -> PolicyFigures:
+def total_metrics(metrics: Iterable[PolicyFigures]) -> PolicyFigures:
     """Add up the metrics of one policy over several consumer groups.
 
     >>> second = PolicyFigures.from_sums("fair", moved=3, largest_spread=1)
-    >>> total_figures([PolicyFigures.from_sums("fair", moved=2), second]).moved
+    >>> total_metrics([PolicyFigures.from_sums("fair", moved=2), second]).moved
     5
     """
     return reduce(PolicyFigures.__add__, metrics)

@@ -25,7 +25,7 @@ from partage.report.rates import (
     Recording,
 )
 from partage.report.recommendations import NOT_IN_LOG, present_settings
-from partage.report.run import GroupFigures, total_figures
+from partage.report.run import GroupFigures, total_metrics
 from partage.tables.escaping import escape_document_line
 from partage.tables.metrics import BY_NAME
 from partage.tables.sums import Estimate, FigureRange
@@ -324,7 +324,7 @@ def _pool_rates(groups: Sequence[GroupRates], metric: str, hours: float) -> Rate
     interval = None
     if metric == UNREAD:
         hours = sum(rate.hours for rate in rates)
-        found = total_figures(one.group.recorded_figures for one in groups).stopped_estimate
+        found = total_metrics(one.group.recorded_figures for one in groups).stopped_estimate
         interval = found if found is not None else Estimate(0.0, 0.0, 0.0)
     return Rate(
         sum(rate.total for rate in rates), sum(rate.squares for rate in rates),

@@ -23,8 +23,8 @@ from partage.history.live_groups import LiveGroups, RebalanceOpened, WatchEvent
 from partage.history.problems import recorded_assignment, recorded_group, unsupported_reason
 from partage.judge import Measures
 from partage.model import Cluster
-from partage.watch.figures import WatchFigures
 from partage.watch.lag import EndOffsets, GroupLag, drain_seconds, group_lag
+from partage.watch.prometheus_metrics import WatchMetrics
 from partage.watch.watcher import CaptureProgress
 
 if TYPE_CHECKING:
@@ -85,17 +85,17 @@ class BackgroundMetrics:
 
     Args:
         connect: function that opens a connection to the cluster; called again after an error.
-        figures: the Prometheus metrics that receive the results.
+        metrics: the Prometheus metrics that receive the results.
         trouble: function that shows a warning to the user.
     """
 
     def __init__(
         self,
         connect: Callable[[], ClusterConnection],
-        figures: WatchFigures,
+        metrics: WatchMetrics,
         trouble: Callable[[str], None],
     ) -> None:
-        self._connect, self._figures, self._trouble = connect, figures, trouble
+        self._connect, self._metrics, self._trouble = connect, metrics, trouble
         self._plans: dict[str, _PendingAssignment] = {}
         self._lock = Lock()
         self._end = Event()
@@ -176,7 +176,7 @@ class BackgroundMetrics:
         if not self._failing:
             self._trouble(f"the lag cannot be read: {why}; trying again")
         self._failing = True
-        self._figures.lags = {}
+        self._metrics.lags = {}
 
     def _measure_pending(self) -> None:
         """Measure the balance of all queued assignments, and export the results as Prometheus
@@ -196,7 +196,7 @@ class BackgroundMetrics:
                 self._trouble(f"group {name}: its plan cannot be judged ({error_reason(e)})")
                 continue
             if found is not None:
-                self._figures.measured.append((name, plan.generation, found, plan.fresh))
+                self._metrics.measured.append((name, plan.generation, found, plan.fresh))
 
     def _read_lag(
         self, connection: ClusterConnection, committed: Mapping[str, Mapping[_Pair, int]]
@@ -226,8 +226,8 @@ class BackgroundMetrics:
                 lags[name]["partage_group_drain_seconds"] = drain
         for gone in self._lags.keys() - committed.keys():
             del self._lags[gone]
-        self._figures.lags = lags
-        self._figures.lag_read_s = now_s
+        self._metrics.lags = lags
+        self._metrics.lag_read_s = now_s
 
 
 def _close(connection: ClusterConnection | None) -> None:

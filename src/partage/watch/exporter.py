@@ -14,7 +14,7 @@ from threading import BoundedSemaphore, Thread
 from typing import TYPE_CHECKING, Any
 
 from partage.errors import InvalidConfigError, MissingExtraError
-from partage.watch.figures import ExportedFamily
+from partage.watch.prometheus_metrics import ExportedFamily
 
 if TYPE_CHECKING:
     from typing_extensions import Self

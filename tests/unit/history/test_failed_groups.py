@@ -27,7 +27,7 @@ from partage.jobs.replay.replay import JobResults, _add_results
 from partage.jobs.replay.selection import Selection
 from partage.jobs.replay.simulations import work_units
 from partage.jobs.replay.spill_files import RebalanceCollector, SpilledHistory
-from partage.jobs.replay.streams_settings import StreamsFacts
+from partage.jobs.replay.streams_settings import StreamsInputs
 from partage.report.data import load_run
 from partage.report.limit_notes import limit_notes
 from partage.runs.published_run import PublishedRun
@@ -128,7 +128,7 @@ def test_a_group_that_cannot_be_replayed_is_failed(tmp_path, monkeypatch) -> Non
 
     monkeypatch.setattr(lives._UnitSimulation, "simulate_unit", broken)
     work = [work_units(done.kept, policies=1, cores=1)]
-    values = (work, STATES, StreamsFacts())
+    values = (work, STATES, StreamsInputs())
     batches = lives._simulate_units(
         tuple(SimpleNamespace(value=value) for value in values),
         (Policy.of("range"),), Selection(), (str(tmp_path), "r"), [pa.record_batch({"id": [0]})],

@@ -15,7 +15,7 @@ from partage.jobs.replay.decode import decode_table
 from partage.jobs.replay.decoded_rows import DecodedKind
 from partage.jobs.replay.inferred_metadata import (
     assigned_counts,
-    shown_partitions,
+    highest_partitions,
     state_of,
     states_before,
 )
@@ -127,9 +127,9 @@ def test_records_show_what_was_assigned_claimed_and_left_out() -> None:
     value = {"protocolType": "consumer", "generation": 1, "protocol": "range", "leader": "a",
              "currentStateTimestamp": 5, "members": [member]}  # fmt: skip
     record = encode_record(2, {"group": "g"}, version=3, value=value)
-    assert dict(shown_partitions(read(*record))) == {"t": 4, "new": -1}
+    assert dict(highest_partitions(read(*record))) == {"t": 4, "new": -1}
     empty = {**value, "members": [{**member, "assignment": b""}]}
     assert dict(
-        shown_partitions(read(*encode_record(2, {"group": "g"}, version=3, value=empty)))
+        highest_partitions(read(*encode_record(2, {"group": "g"}, version=3, value=empty)))
     ) == {"t": 4}
-    assert not list(shown_partitions(read(record[0], None)))
+    assert not list(highest_partitions(read(record[0], None)))

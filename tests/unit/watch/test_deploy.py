@@ -10,7 +10,7 @@ import subprocess
 import pytest
 from tests.support.wire_samples import ROOT
 
-from partage.watch.figures import METRICS
+from partage.watch.prometheus_metrics import METRICS
 
 DEPLOY = ROOT / "deploy"
 RULES = DEPLOY / "prometheus" / "partage.rules.yml"

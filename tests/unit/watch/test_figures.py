@@ -19,8 +19,8 @@ from partage.history.live_groups import LiveGroups, RebalanceOpened, RebalanceSe
 from partage.watch import background
 from partage.watch.background import BackgroundMetrics, measure_balance
 from partage.watch.exporter import Exporter, parse_address
-from partage.watch.figures import METRICS, OTHER, WatchFigures
 from partage.watch.lag import EndOffsets, drain_seconds, group_lag
+from partage.watch.prometheus_metrics import METRICS, OTHER, WatchMetrics
 from partage.watch.watcher import CaptureProgress
 
 
@@ -30,17 +30,17 @@ def watched() -> tuple[LiveGroups, list]:
     return follow(recording("seed-11"), log_batches(recording("seed-11"))[:1_000])
 
 
-def figures(max_groups: int, *, now_ms: int = 2_000_000_000_000) -> WatchFigures:
+def figures(max_groups: int, *, now_ms: int = 2_000_000_000_000) -> WatchMetrics:
     """The figures of a recording, all of whose events are fresh."""
     live, events = watched()
-    made = WatchFigures(max_groups)
+    made = WatchMetrics(max_groups)
     for event in events:
         made.on_event(event, live)
     made.on_tick(now_ms, live, CaptureProgress(records=7, read_s=5.0))
     return made
 
 
-def samples(made: WatchFigures) -> dict[str, dict[tuple[str, ...], float]]:
+def samples(made: WatchMetrics) -> dict[str, dict[tuple[str, ...], float]]:
     return {metric.name: dict(rows) for metric, rows in made.metric_families()}
 
 
@@ -78,7 +78,7 @@ def test_groups_beyond_the_limit_are_one(most) -> None:
 def test_the_counter_of_the_others_never_decreases() -> None:
     """Groups change their names on the way; what was counted under `other` stays there."""
     live, events = watched()
-    made, before = WatchFigures(2), 0.0
+    made, before = WatchMetrics(2), 0.0
     for i, event in enumerate(events):
         made.on_event(event, live)
         made.on_tick(2_000_000_000_000 + i * 1_000, live, CaptureProgress())
@@ -92,7 +92,7 @@ def test_the_counter_of_the_others_never_decreases() -> None:
 def test_the_judge_s_figures_are_those_of_the_newest_plan() -> None:
     """Spread, best spread and moves to the best plan; avoidable moves count up."""
     live, events = watched()
-    made = WatchFigures(1_000)
+    made = WatchMetrics(1_000)
     newest, avoidable = {}, Counter()
     for event in events:
         made.on_event(event, live)
@@ -119,7 +119,7 @@ def test_the_judge_s_figures_are_those_of_the_newest_plan() -> None:
 def test_lag_and_verdicts_come_from_the_background(monkeypatch) -> None:
     """End offsets become the lag of each group, plans become verdicts; a failure clears the lag."""
     live, events = watched()
-    made, troubles = WatchFigures(1_000), []
+    made, troubles = WatchMetrics(1_000), []
     one = BackgroundMetrics(pytest.fail, made, troubles.append)
     for event in events:
         made.on_event(event, live)

@@ -68,7 +68,7 @@ from partage.jobs.replay.stored_results import (
     StoredBlock,
     StoredSimulation,
 )
-from partage.jobs.replay.streams_settings import has_streams, streams_facts_digest
+from partage.jobs.replay.streams_settings import has_streams, streams_inputs_digest
 from partage.jobs.replay.tally import RecordTally
 from partage.tables.schemas import COLUMNS
 from partage.tables.statuses import FAILED
@@ -117,7 +117,7 @@ class Appender:
         self._run, self._whole = run, source
         self._files = _describe_input_files(source)
         #: What the settings of Streams applications are simulated with, beside the records.
-        self._beside = streams_facts_digest(source.beside or source.folder)
+        self._beside = streams_inputs_digest(source.beside or source.folder)
         self.past_id: str = "" if past is None else past[0]
         self.past: ReplayState | None = None if past is None else past[1]
         self.reason = reason

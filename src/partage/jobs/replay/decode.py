@@ -38,7 +38,7 @@ from partage.jobs.replay.output import TableWriters, task_name
 from partage.jobs.replay.records import (
     LogColumns,
     RawRecord,
-    RepeatedPlaces,
+    RepeatedOffsets,
     Slice,
     cast_record_columns,
     count_tasks,
@@ -180,7 +180,7 @@ def _decode_table_batches(
     if not job.sort:
         yield from _decode_tables(tables, job)
         return
-    tally, repeats = RecordTally(), RepeatedPlaces()
+    tally, repeats = RecordTally(), RepeatedOffsets()
     yield from _decode_tables(repeats.count_while_yielding(tables), job)
     tally.repeated = repeats.found
     yield batch_of_rows([{"kind": DecodedKind.TALLY, "text": tally.to_json()}])
@@ -234,7 +234,7 @@ def decode_table(
     rows += others.bad
     if keep_open:
         rows += _open_commits(good, found, effects)
-    tally.commit_types(found.key_version, found.value_version)
+    tally.count_commit_types(found.key_version, found.value_version)
     tally.count_outcomes(effects.outcome[found.row])
     tally.topic_ids = _infer_topic_ids(found)
     commits, number = _select_effective_commits(good, found, effects, others, selection, gaps=gaps)

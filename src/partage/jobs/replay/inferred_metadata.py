@@ -33,7 +33,7 @@ _MOST_CELLS = 1_000_000
 #: is -1 where members subscribed to the topic and their assignment has no partition of it, and
 #: -2 where a member's metadata names the topic, before anything was assigned.
 _SUBSCRIBED = -2
-ShownPartition = tuple[str, int, int]
+HighestPartition = tuple[str, int, int]
 
 
 def inferred_states(decoded: LazyRows, tally: RecordTally) -> tuple[Mapping[str, Any], ...]:
@@ -98,7 +98,7 @@ def with_earlier_states(
 
 
 def states_before(
-    topics_in_records: Iterable[ShownPartition],
+    topics_in_records: Iterable[HighestPartition],
     first_ms: int,
     recorded: Mapping[str, Any],
     *,
@@ -230,7 +230,7 @@ def _find_partitions(until_ms: int, batches: Iterable[pa.RecordBatch]) -> Iterat
 
     first: dict[tuple[str, int], int] = {}
     for record in _unpack_records(batches):
-        for seen in shown_partitions(record) if record.timestamp_ms < until_ms else ():
+        for seen in highest_partitions(record) if record.timestamp_ms < until_ms else ():
             first[seen] = min(first.get(seen, record.timestamp_ms), record.timestamp_ms)
     rows = [(topic, highest, time_ms) for (topic, highest), time_ms in first.items()]
     types = (pa.string(), pa.int32(), pa.int64())
@@ -246,7 +246,7 @@ def _unpack_records(batches: Iterable[pa.RecordBatch]) -> Iterator[GroupRecord]:
             yield make()
 
 
-def shown_partitions(record: GroupRecord) -> Iterator[tuple[str, int]]:
+def highest_partitions(record: GroupRecord) -> Iterator[tuple[str, int]]:
     """Yield each topic in a group record, with the highest partition that a member owns or was
     assigned.
 

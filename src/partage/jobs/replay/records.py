@@ -27,7 +27,7 @@ __all__ = [
     "RECORD_COLUMNS",
     "LogColumns",
     "RawRecord",
-    "RepeatedPlaces",
+    "RepeatedOffsets",
     "Slice",
     "binary_column",
     "cast_record_columns",
@@ -374,7 +374,7 @@ def overlapping_partitions(tally: RecordTally) -> list[int]:
     return out
 
 
-class RepeatedPlaces:
+class RepeatedOffsets:
     """Detector of log offsets that occur in more than one record of a capture.
 
     This happens if a capture is given twice, or if captures of two clusters are mixed. The records

@@ -60,7 +60,7 @@ from partage.jobs.replay.state_files import (
     remove_stale_state,
     state_folder,
 )
-from partage.jobs.replay.streams_settings import read_streams_facts
+from partage.jobs.replay.streams_settings import read_streams_inputs
 from partage.jobs.replay.summary import SimulationTotals, Summary, build_summary
 from partage.jobs.replay.tally import RecordTally
 from partage.jobs.spark.failures import job_errors, jvm_errors, write_errors
@@ -495,7 +495,7 @@ def run_jobs(
             if appender is not None:
                 kept = appender.with_stored_results(kept)
             streams = engine.share_value(
-                read_streams_facts(source.beside or source.folder, done.groups)
+                read_streams_inputs(source.beside or source.folder, done.groups)
             )
             held.callback(streams.destroy)
             _add_results(_simulate(engine, kept, run, (states, streams), appender), done)

@@ -29,7 +29,7 @@ from partage.jobs.replay.output import TableWriters, task_name
 from partage.jobs.replay.selection import Selection
 from partage.jobs.replay.spill_files import SpilledHistory, SpilledRebalance
 from partage.jobs.replay.stored_results import BlockWriter, GroupStore
-from partage.jobs.replay.streams_settings import TAIL_MS, StreamsFacts, streams_settings_rows
+from partage.jobs.replay.streams_settings import TAIL_MS, StreamsInputs, streams_settings_rows
 from partage.jobs.replay.summary import SimulationTotals
 from partage.simulation.cumulative import simulate_policies
 from partage.simulation.per_rebalance import simulate_rebalance
@@ -234,7 +234,7 @@ class _UnitSimulation:
             self._simulate_rebalance(rebalance, row, context)
             yield rebalance
 
-    def simulate_streams(self, capture_data: StreamsFacts) -> None:
+    def simulate_streams(self, capture_data: StreamsInputs) -> None:
         """Simulate a Kafka Streams application under other settings, and write table
         ``streams_settings``.
 

@@ -55,12 +55,12 @@ from partage.tables.statuses import RECORDED
 
 __all__ = [
     "TAIL_MS",
-    "StreamsFacts",
+    "StreamsInputs",
     "has_streams",
     "is_streams",
     "observed_settings",
-    "read_streams_facts",
-    "streams_facts_digest",
+    "read_streams_inputs",
+    "streams_inputs_digest",
     "streams_settings_rows",
 ]
 
@@ -88,7 +88,7 @@ _ASSIGNORS = (
 
 
 @dataclass(frozen=True)
-class StreamsFacts:
+class StreamsInputs:
     """Changelog sizes and broker settings, which simulations of Kafka Streams groups need.
 
     The log of the group lacks them; they come from the capture.
@@ -97,7 +97,7 @@ class StreamsFacts:
         groups: names of the groups that are Streams applications.
         sizes: size and end offset of each partition of a changelog; empty if none is recorded.
         settings: the broker's settings of streams groups, by the names of `partage streams`.
-        digest: digest of sizes and settings (`streams_facts_digest`).
+        digest: digest of sizes and settings (`streams_inputs_digest`).
     """
 
     groups: frozenset[str] = frozenset()
@@ -106,7 +106,7 @@ class StreamsFacts:
     digest: str = ""
 
 
-def read_streams_facts(folder: str | Path, totals: Iterable[str]) -> StreamsFacts:
+def read_streams_inputs(folder: str | Path, totals: Iterable[str]) -> StreamsInputs:
     """Read the changelog sizes and broker settings of a run's Streams applications from a capture.
 
     Args:
@@ -119,11 +119,11 @@ def read_streams_facts(folder: str | Path, totals: Iterable[str]) -> StreamsFact
     found = [json.loads(text) for text in totals]
     names = frozenset(one["group"] for one in found if has_streams(one))
     if not names:
-        return StreamsFacts()
+        return StreamsInputs()
     at = Path(folder)
     inside = at if at.is_dir() else at.parent
     sizes = topic_sizes(inside, suffix="-changelog")
-    return StreamsFacts(names, sizes, broker_settings(inside), streams_facts_digest(folder))
+    return StreamsInputs(names, sizes, broker_settings(inside), streams_inputs_digest(folder))
 
 
 def has_streams(totals: Mapping[str, Any]) -> bool:
@@ -134,7 +134,7 @@ def has_streams(totals: Mapping[str, Any]) -> bool:
     return "streams" in totals["kind"].split("+") or STREAMS_PROTOCOL in totals["claimed"]
 
 
-def streams_facts_digest(folder: str | Path) -> str:
+def streams_inputs_digest(folder: str | Path) -> str:
     """Return a digest of the broker settings and topic files that Streams simulations read.
 
     If it changes, stored rows of table ``streams_settings`` are computed again. ``folder`` is the
@@ -165,7 +165,7 @@ def streams_settings_rows(
     group: str,
     rebalances: Iterable[RecordedRebalance],
     clusters: ClusterHistory,
-    capture_data: StreamsFacts,
+    capture_data: StreamsInputs,
     from_ms: int | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Yield rows with the outages of a Kafka Streams application: recorded, then under other
@@ -227,7 +227,7 @@ def _describe_application(
     group: str,
     rebalances: Sequence[RecordedRebalance],
     clusters: ClusterHistory,
-    capture_data: StreamsFacts,
+    capture_data: StreamsInputs,
 ) -> _DescribedApplication | None:
     """Derive a Kafka Streams application from recorded rebalances, so that it can be simulated.
 
@@ -347,7 +347,7 @@ def _describe_classic_group(
     group: str,
     rebalances: Sequence[RecordedRebalance],
     clusters: ClusterHistory,
-    capture_data: StreamsFacts,
+    capture_data: StreamsInputs,
 ) -> _Found | None:
     """Describe a recorded Kafka Streams application that uses the classic protocol.
 
@@ -437,7 +437,7 @@ def _describe_streams_group(
     group: str,
     rebalances: Sequence[RecordedRebalance],
     clusters: ClusterHistory,
-    capture_data: StreamsFacts,
+    capture_data: StreamsInputs,
 ) -> _Found | None:
     """Describe a recorded Kafka Streams application that uses the streams protocol (KIP-1071).
 

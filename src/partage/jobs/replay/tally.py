@@ -303,7 +303,7 @@ class RecordTally:
         what = "tombstone" if version is None else f"v{version}"
         self.types[f"{type_number} {name} {what}"] += records
 
-    def commit_types(self, number: NDArray[np.int16], version: NDArray[np.int16]) -> None:
+    def count_commit_types(self, number: NDArray[np.int16], version: NDArray[np.int16]) -> None:
         """Count offset commits by record type and value version.
 
         Args:

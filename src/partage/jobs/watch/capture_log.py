@@ -30,7 +30,7 @@ from partage.jobs.replay.decode import decode_table
 from partage.jobs.replay.decoded_rows import OUT_COLUMNS, DecodedKind
 from partage.jobs.replay.records import Slice, cut_slices, open_parquet, read_slice
 from partage.jobs.spark.shipping import load_kernels
-from partage.jobs.watch.group_tables import moves_text
+from partage.jobs.watch.group_tables import serialize_moves
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -103,7 +103,7 @@ class LogPiece(NamedTuple):
         late: (log partition, first offset, last offset) of earlier batches whose commit marker is
             in the micro-batch; None for a piece with the records from ``start`` on.
         moves: dict from log partition to its coordinator moves before ``end``, serialized by
-            `moves_text`.
+            `serialize_moves`.
         metadata_bytes: size of the part of ``cluster.jsonl`` that is used for these rows.
     """
 
@@ -322,7 +322,7 @@ class CaptureLog:
         ``start`` and ``end``, because they take effect only now.
         """
         late, batches = self._find_deciding_batches(start, end)
-        moves = {p: moves_text([m for m in some if m.position.offset < end.offsets.get(p, 0)])
+        moves = {p: serialize_moves([m for m in some if m.position.offset < end.offsets.get(p, 0)])
                  for p, some in self._moves.items()}  # fmt: skip
         moves = {p: text for p, text in moves.items() if text}
         common = start.offsets, end.offsets, batches

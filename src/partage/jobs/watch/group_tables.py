@@ -51,8 +51,8 @@ __all__ = [
     "TableRows",
     "close_group",
     "decoded_changes",
-    "moves_of",
-    "moves_text",
+    "parse_moves",
+    "serialize_moves",
     "stream_schema",
     "update_commits",
     "update_history",
@@ -521,7 +521,7 @@ def _owners(state: ClassicState) -> dict[tuple[str, int], str]:
 # --- coordinator moves as text ----------------------------------------------------------------
 
 
-def moves_text(moves: Sequence[CoordinatorMove]) -> str:
+def serialize_moves(moves: Sequence[CoordinatorMove]) -> str:
     """Serialize the coordinator moves of one partition of ``__consumer_offsets`` to JSON.
 
     A coordinator move is a change of the partition's leader epoch, after which another broker may
@@ -531,13 +531,13 @@ def moves_text(moves: Sequence[CoordinatorMove]) -> str:
     return json.dumps(rows) if rows else ""
 
 
-def moves_of(log_partition: int, moves_json: str) -> dict[int, tuple[CoordinatorMove, ...]]:
-    """Restore a log partition's coordinator moves from the JSON text that `moves_text` returned.
+def parse_moves(log_partition: int, moves_json: str) -> dict[int, tuple[CoordinatorMove, ...]]:
+    """Parse a log partition's coordinator moves from the JSON text that `serialize_moves` returned.
 
     The result is a dict from the log partition to its moves; it is empty without moves.
 
     >>> move = CoordinatorMove(LogPosition(3, 7), 50, 1, 2)
-    >>> moves_of(3, moves_text([move])) == {3: (move,)}
+    >>> parse_moves(3, serialize_moves([move])) == {3: (move,)}
     True
     """
     rows = json.loads(moves_json) if moves_json else []

@@ -56,8 +56,8 @@ __all__ = [
     "OPEN_ROWS",
     "StreamFolder",
     "StreamLakeTables",
-    "expect_lake",
     "expect_stream_folder",
+    "parse_lake_option",
     "stored_schema",
     "write_changes",
 ]
@@ -386,13 +386,13 @@ _FORMATS = {
 _MARK = "_replaces"
 
 
-def expect_lake(option_value: str) -> tuple[str, str]:
+def parse_lake_option(option_value: str) -> tuple[str, str]:
     """Parse the value of the option ``--tables``: a table format, and a namespace or a folder.
 
     Raises:
         InvalidConfigError: the format is unknown, or a part is missing.
 
-    >>> expect_lake("iceberg:lake.kafka")
+    >>> parse_lake_option("iceberg:lake.kafka")
     ('iceberg', 'lake.kafka')
     """
     form, _, where = option_value.partition(":")

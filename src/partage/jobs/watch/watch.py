@@ -54,15 +54,15 @@ from partage.jobs.watch.group_tables import (
     TableRows,
     close_group,
     decoded_changes,
-    moves_of,
+    parse_moves,
     update_commits,
     update_history,
 )
 from partage.jobs.watch.stream_output import (
     StreamFolder,
     StreamLakeTables,
-    expect_lake,
     expect_stream_folder,
+    parse_lake_option,
     write_changes,
 )
 from partage.model.validation import expect_local
@@ -137,7 +137,7 @@ class StreamSettings:
         once: whether to end when all records that exist at the start are processed.
         every: seconds between two micro-batches.
         most_records: approximate number of log records of a micro-batch.
-        tables: Delta or Iceberg tables to write too, see `stream_output.expect_lake`.
+        tables: Delta or Iceberg tables to write too, see `stream_output.parse_lake_option`.
         kafka: properties of the Kafka client, if the source is a running cluster.
     """
 
@@ -186,7 +186,7 @@ def watch_groups(
     _expect_protobuf()
     wanted = settings or StreamSettings()
     if wanted.tables is not None:
-        expect_lake(wanted.tables)
+        parse_lake_option(wanted.tables)
     folder = StreamFolder(Path(out).absolute())
     is_cluster = str(source).startswith(PREFIX)
     name = str(source) if is_cluster else str(Path(source).absolute())
@@ -214,7 +214,7 @@ def watch_groups(
         opened.enter_context(worker_errors())
         lake = None
         if wanted.tables is not None:
-            lake = StreamLakeTables(running, *expect_lake(wanted.tables))
+            lake = StreamLakeTables(running, *parse_lake_option(wanted.tables))
             lake.create_tables()
         rows = (
             _capture_rows(running, name, wanted)
@@ -550,7 +550,7 @@ class GroupProcessor(StatefulProcessor):
         size, at, moves = metadata_and_moves
         if state_so_far is not None:
             stored = StoredGroup(None, state_so_far.digests, state_so_far.commits)
-            context = replace(self._settings, moves=moves_of(at, moves))
+            context = replace(self._settings, moves=parse_moves(at, moves))
             quick = update_commits(name, stored, [batch], context)
             if quick is not None:
                 return quick
@@ -603,9 +603,9 @@ class GroupProcessor(StatefulProcessor):
         Args:
             size: number of bytes of ``cluster.jsonl`` to read.
             partition: the group's partition of ``__consumer_offsets``.
-            moves: coordinator moves as text, see `moves_text`.
+            moves: coordinator moves as text, see `serialize_moves`.
         """
-        context = replace(self._settings, moves=moves_of(partition, moves))
+        context = replace(self._settings, moves=parse_moves(partition, moves))
         return _clusters_until(self._metadata, size), context
 
     def _set_removal_timer(

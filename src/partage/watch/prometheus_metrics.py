@@ -24,7 +24,7 @@ from partage.judge import Measures
 from partage.tables.statuses import CAUSE_KINDS
 from partage.watch.watcher import CaptureProgress
 
-__all__ = ["METRICS", "OTHER", "ExportedFamily", "ExportedMetric", "WatchFigures"]
+__all__ = ["METRICS", "OTHER", "ExportedFamily", "ExportedMetric", "WatchMetrics"]
 
 #: Label of all groups that are not exported by name.
 OTHER = "other"
@@ -117,7 +117,7 @@ ExportedFamily = tuple[ExportedMetric, tuple[tuple[tuple[str, ...], float], ...]
 
 
 @dataclass(slots=True)
-class _GroupFigures:
+class _GroupMetrics:
     """Prometheus metrics of one consumer group, such as its lag and its number of rebalances.
 
     Attributes:
@@ -136,7 +136,7 @@ class _GroupFigures:
         return self.unread, self.rebalances, self.gauges.get("partage_group_lag_records", 0.0)
 
 
-class WatchFigures:
+class WatchMetrics:
     """Prometheus metrics of `partage capture --follow`: rebalances, lag and balance of each group.
 
     Only the groups whose partitions were longest without a consumer are exported by name. All
@@ -157,7 +157,7 @@ class WatchFigures:
         self.lag_read_s = 0.0
         self.measured: deque[tuple[str, Generation, Measures, bool]] = deque()
         self._max_groups = max_groups
-        self._groups: dict[str, _GroupFigures] = {}
+        self._groups: dict[str, _GroupMetrics] = {}
         self._named: set[str] = set()
         self._counters: dict[tuple[str, tuple[str, ...]], float] = defaultdict(float)
         self._families: tuple[ExportedFamily, ...] = ()
@@ -185,22 +185,22 @@ class WatchFigures:
         elif isinstance(event, RebalanceSettled):
             if event.fresh and event.unread is not None:
                 added = max(0.0, event.unread.best - event.reported)
-                self._group_figures(event.group).unread += added
+                self._group_metrics(event.group).unread += added
                 self._count("partage_group_unread_partition_seconds", event.group, added)
         elif event.event.event == "deleted":
             self._groups.pop(event.group, None)
 
     def _count_rebalance(self, event: RebalanceOpened) -> None:
-        found, figures = event.generation, self._group_figures(event.group)
-        figures.gauges |= {
+        found, metrics = event.generation, self._group_metrics(event.group)
+        metrics.gauges |= {
             "partage_group_members": len(found.first.members),
             "partage_group_generation": found.generation_number,
             "partage_group_last_rebalance_timestamp_seconds": found.timestamp_ms / 1_000,
         }
-        for name in _BALANCE_GAUGES:  # figures of the plan before
-            figures.gauges.pop(name, None)
+        for name in _BALANCE_GAUGES:  # metrics of the plan before
+            metrics.gauges.pop(name, None)
         if event.fresh:
-            figures.rebalances += 1
+            metrics.rebalances += 1
             self._count("partage_group_rebalances", event.group, 1, found.causes[0].kind)
             self._count("partage_group_moved_partitions", event.group, len(event.moved))
 
@@ -221,13 +221,13 @@ class WatchFigures:
             name, found, measures, fresh = self.measured.popleft()
             self._apply_measures(live, name, found, measures, fresh=fresh)
         lags = self.lags
-        for name, figures in self._groups.items():
-            for metric in _LAGS:  # figures of a group or a connection that is gone
-                figures.gauges.pop(metric, None)
-            figures.gauges |= lags.get(name, {})
+        for name, metrics in self._groups.items():
+            for metric in _LAGS:  # metrics of a group or a connection that is gone
+                metrics.gauges.pop(metric, None)
+            metrics.gauges |= lags.get(name, {})
             group = live.groups.get(name)
             in_storm = group is not None and group.is_in_storm(now_ms)
-            figures.gauges["partage_group_in_storm"] = float(in_storm)
+            metrics.gauges["partage_group_in_storm"] = float(in_storm)
         self._rank()
         single = {
             "partage_groups": float(len(self._groups)),
@@ -260,14 +260,14 @@ class WatchFigures:
         if newest is None or newest.position != generation.position or name not in self._groups:
             return
         values = (measures.spread, measures.best_spread, measures.fewest_moves_to_best)
-        self._group_figures(name).gauges |= {
+        self._group_metrics(name).gauges |= {
             metric: float(value)
             for metric, value in zip(_BALANCE_GAUGES, values, strict=True)
             if value is not None
         }
 
-    def _group_figures(self, name: str) -> _GroupFigures:
-        return self._groups.setdefault(name, _GroupFigures())
+    def _group_metrics(self, name: str) -> _GroupMetrics:
+        return self._groups.setdefault(name, _GroupMetrics())
 
     # --- names and counters ---------------------------------------------------------------
 
@@ -285,8 +285,8 @@ class WatchFigures:
         return group if group in self._named else OTHER
 
     def _loss_of(self, group: str) -> tuple[float, int, float]:
-        figures = self._groups.get(group)
-        return (-1.0, 0, 0.0) if figures is None else figures.loss()
+        metrics = self._groups.get(group)
+        return (-1.0, 0, 0.0) if metrics is None else metrics.loss()
 
     def _drop(self, group: str) -> None:
         # From now on the group counts as ``other``.
@@ -322,8 +322,8 @@ class WatchFigures:
     def _gauges(self, metric: str) -> Iterator[tuple[tuple[str, ...], float]]:
         # One for each named group, then one for all others.
         others: list[float] = []
-        for name, figures in sorted(self._groups.items()):
-            value = figures.gauges.get(metric)
+        for name, metrics in sorted(self._groups.items()):
+            value = metrics.gauges.get(metric)
             if value is None:
                 continue
             if name in self._named:
