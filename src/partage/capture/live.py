@@ -425,7 +425,7 @@ class LiveCapture:
     def _rewind_partition(self, partition: int, epoch: int, end_offset: int) -> None:
         """Move the read position back to where the leader's log differs from the recording.
 
-        The two differ after an unclean leader election. The recorded rows from this offset on are
+        The two differ after an unclean leader election. The rows recorded from this position on are
         removed.
 
         Args:

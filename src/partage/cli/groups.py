@@ -233,7 +233,7 @@ def _whole(look: GroupMeasurement) -> None:
                         ("owns", "left")):  # fmt: skip
         table.add_column(title, justify=side, overflow="fold")  # type: ignore[arg-type]  # a literal
     for m in sorted(look.group.members, key=lambda m: (m.client_id, m.id)):
-        lag, load = look.lag_and_rate(m)
+        lag, load = look.load_of(m)
         table.add_row(
             styled_name(short_name(m.instance_id or m.client_id or m.id)),
             styled_name(m.host.lstrip("/")),

@@ -159,10 +159,9 @@ class PinnedLimitOptions(LimitOptions):
     ] = None  # fmt: skip
 
     def pinned_limits(self) -> PlanLimits:
-        """Return the limits of a replica reassignment that the command line sets, with pinned
-        topics.
+        """Return the limits of a replica reassignment that the command line sets.
 
-        The replicas of a topic that ``--pin`` names must not move.
+        They include the topics that ``--pin`` names, whose replicas must not move.
         """
         return self.plan_limits(self.pin)
 

@@ -66,7 +66,7 @@ class GroupMeasurement:
     behind: GroupLag | None = None
     drain_seconds: float | None = None
 
-    def lag_and_rate(self, member: LiveMember) -> tuple[int | None, float]:
+    def load_of(self, member: LiveMember) -> tuple[int | None, float]:
         """Return the lag (records) and the arrival rate (records per second) of one group member.
 
         Both are sums over the partitions that the member owns. The lag is None if none of them has
@@ -83,7 +83,7 @@ class GroupMeasurement:
         group = self.group
         members = []
         for m in group.members:
-            lag, load = self.lag_and_rate(m)
+            lag, load = self.load_of(m)
             members.append({
                 "member": m.id, "client_id": m.client_id, "host": m.host,
                 "instance_id": m.instance_id, "rack": m.rack, "topics": list(m.topics),

@@ -112,7 +112,7 @@ def _choose_batch(
     free: list[int | None],
     needs_of: dict[int, list[tuple[int, int]]],
 ) -> tuple[list[int], list[int]]:
-    """Choose the partitions of the next batch, so that their new replicas fit into free disk space.
+    """Choose the partitions of the next batch, so that their new replicas fit on the disks.
 
     A partition that does not fit waits for a later batch.
 

@@ -124,7 +124,7 @@ def _place_as_admin_utils(
 
 
 def _expect_no_start(**given: int | None) -> None:
-    """Raise an error if a start index or a start shift is set for KRaft's replica placer.
+    """Raise an error if the user sets a start index or a start shift for KRaft's replica placer.
 
     This placer always draws both at random, so the setting would have no effect.
 

@@ -131,7 +131,7 @@ class StickyCore:
         sort_tasks: Callable[[Iterable[TaskId]], list[TaskId]],
         java_hash: Callable[[TaskId], int],
     ) -> None:
-        """Find the clients that ran each Kafka Streams task, or had a standby of it, before.
+        """Find which clients previously ran each Kafka Streams task or had a standby of it.
 
         Sticky task assignors prefer these clients.
 

@@ -203,7 +203,7 @@ def optimize_rack_aware_standby_tasks(
     *,
     costs: tuple[int, int] | None = None,
 ) -> None:
-    """Exchange Kafka Streams standbys between clients to reduce reads from other racks.
+    """Exchange standby tasks between Kafka Streams clients so that fewer reads cross racks.
 
     Nothing changes unless both rack-aware costs are configured. The function imitates a utility for
     custom assignors, which differs from Kafka's own assignors in three points. The configured

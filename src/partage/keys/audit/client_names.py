@@ -66,8 +66,7 @@ def hash_name(partitioners: Collection[str]) -> str:
 
 
 def find_clients(partitioners: Collection[str]) -> list[str]:
-    """Return the Kafka client libraries, such as Sarama, that offer at least one of the
-    partitioners.
+    """Return the Kafka client libraries, such as Sarama, that offer one of the partitioners.
 
     ``partitioners`` are names. Libraries that use one of them by default come before libraries that
     need a setting.
