@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -72,21 +73,26 @@ _CACHES = {
 }
 
 
+#: What a test file of the jobs has that shares the Spark session or the replay of the sample.
+_STARTS_SPARK = re.compile(r"\b(spark|replayed)\b")
+
+
 @cache
 def _company(path: str) -> str:
     """Return the name of the tests that run in one process with those of a file."""
     folders = path.split("/")
     if folders[0] != "tests" or len(folders) < 3:
         return path
-    if folders[1] in _COMPANIES:
-        return _COMPANIES[folders[1]]
     text = (ROOT / path).read_text(encoding="utf-8")
+    # Tests of the jobs without Spark run in other processes: those with Spark take the longest.
+    if folders[1] in _COMPANIES and (folders[1] != "jobs" or _STARTS_SPARK.search(text)):
+        return _COMPANIES[folders[1]]
     found = (name for helper, name in _CACHES.items() if f"from {helper} import" in text)
     return next(found, path)
 
 
 #: Folders with long tests. They start after the companies and before all others.
-_LONG = ("fuzz", "property", "simulation", "cli", "browser", "parity")
+_LONG = ("jobs", "fuzz", "property", "simulation", "cli", "browser", "parity")
 
 
 class _Sorted:
