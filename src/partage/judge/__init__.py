@@ -5,15 +5,15 @@ spread or its moves.
 
 * `rules`: every way in which an assignment can be wrong;
 * `measures`: the figures of an assignment, including avoidable moves;
-* `certificates`: verification of claims about the best loads and the fewest moves;
-* `optimality`: verification of a plan's certificate;
+* `count_bounds`: verification of claims about the best loads and the fewest moves;
+* `plan_certificate`: verification of a plan's certificate;
 * `facts`, `ownership`: problem, entries and previous owners as arrays;
 * `replicas`, `replica_bounds`: plans of replicas on brokers.
 """
 
 from __future__ import annotations
 
-from partage.judge.certificates import (
+from partage.judge.count_bounds import (
     ClaimedBest,
     ClaimedFewest,
     even_loads_of_equal_members,
@@ -23,13 +23,13 @@ from partage.judge.certificates import (
 )
 from partage.judge.facts import Facts
 from partage.judge.measures import Measures, measure, member_loads
-from partage.judge.optimality import verify_certificate
 from partage.judge.ownership import (
     AssignmentEntries,
     PreviousOwners,
     assignment_entries,
     previous_owners,
 )
+from partage.judge.plan_certificate import verify_certificate
 from partage.judge.rules import Breach, BreachKind, check, count_breaches
 
 __all__ = [

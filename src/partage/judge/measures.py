@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from partage.errors import InvalidProblemError
-from partage.judge.certificates import (
+from partage.judge.count_bounds import (
     ClaimedBest,
     ClaimedFewest,
     count_moves,

@@ -10,7 +10,7 @@ import pytest
 import partage as pg
 from partage import judge
 from partage.errors import CertificateError
-from partage.judge.certificates import is_majorised
+from partage.judge.count_bounds import is_majorised
 from partage.model import Problem
 
 # x alone may own a, and all share b. So x gets the five of a, y and z two and one of b.

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from partage.errors import CertificateError
-from partage.judge.certificates import (
+from partage.judge.count_bounds import (
     ClaimedBest,
     _integers,
     _valid_loads,
