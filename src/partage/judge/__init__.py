@@ -3,12 +3,14 @@
 It knows no strategy and no solver. A *figure* is a measured value of an assignment, such as its
 spread or its moves.
 
-* `rules`: every way in which an assignment can be wrong;
-* `measures`: the figures of an assignment, including avoidable moves;
-* `count_bounds`: verification of claims about the best loads and the fewest moves;
-* `plan_certificate`: verification of a plan's certificate;
+* `rules`: every way in which an assignment can be wrong (`check`);
+* `measures`: the figures of an assignment, including avoidable moves (`Measures`, `measure`);
+* `count_bounds`: verification of the two claims behind avoidable moves: the most even loads, and
+  the fewest moves to loads at least as even;
+* `plan_certificate`: verification of the certificate of a plan of strategy `optimal`;
 * `facts`, `ownership`: problem, entries and previous owners as arrays;
-* `replicas`, `replica_bounds`: plans of replicas on brokers.
+* `replicas`: rules, figures and bounds of a reassignment, with `replica_bounds` (lower bounds from
+  dual prices) and `rack_breaches` (fewest breaches of the rack rule).
 """
 
 from __future__ import annotations

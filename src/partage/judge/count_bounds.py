@@ -1,5 +1,8 @@
 """Verification of two claims: a plan has the most even loads, or the fewest moves.
 
+The measure "avoidable moves" rests on these two claims (`measures.add_optimum`). The certificate
+of a plan of strategy `optimal` is verified in `plan_certificate`.
+
 The judge need not know how a claim was found. A claim consists of a plan, which shows that the
 value can be reached, and a few integers (dual variables), from which a bound for every valid plan
 follows by the arguments below (linear programming duality). A claim whose value equals its bound is
@@ -20,6 +23,8 @@ from partage.judge.ownership import PreviousOwners
 __all__ = [
     "ClaimedBest",
     "ClaimedFewest",
+    "check_integers",
+    "check_valid_plan",
     "count_moves",
     "even_loads_of_equal_members",
     "fewest_moves_of_equal_members",
@@ -93,8 +98,8 @@ def verify_load_certificate(group_arrays: Facts, claim: ClaimedBest) -> NDArray[
     >>> verify_load_certificate(facts, claim).tolist()
     [3, 1]
     """
-    loads = _valid_loads(group_arrays, claim.owner)
-    level = _integers(claim.topic_level, len(group_arrays.partition_counts), "topic_level")
+    loads = check_valid_plan(group_arrays, claim.owner)
+    level = check_integers(claim.topic_level, len(group_arrays.partition_counts), "topic_level")
     taking = group_arrays.takes_part
     if not taking.any():
         return loads
@@ -171,21 +176,21 @@ def verify_moves_certificate(
     >>> verify_moves_certificate(facts, previous_owners(facts.problem), np.array([1, 1]), claim)
     1
     """
-    mine = _valid_loads(group_arrays, claim.owner)
-    price = _integers(claim.price, group_arrays.member_count, "price")
+    mine = check_valid_plan(group_arrays, claim.owner)
+    price = check_integers(claim.price, group_arrays.member_count, "price")
     if len(price) and int(np.abs(price).max()) > _HIGHEST_PRICE:
         raise CertificateError("a price is beyond all bounds")
     if not is_majorised(mine, loads):
         raise CertificateError("the plan that is to show the fewest moves has less even loads")
     moves = count_moves(old_owners, np.asarray(claim.owner, np.int64))
-    bound = int(_minimum_costs(group_arrays, old_owners, price).sum())
+    bound = int(_minimum_move_costs(group_arrays, old_owners, price).sum())
     bound -= int(np.dot(np.sort(price), np.sort(_padded(loads, len(price)))))
     if moves != bound:
         raise CertificateError(f"{moves} moves claimed to be fewest, {bound} shown to be needed")
     return moves
 
 
-def _minimum_costs(
+def _minimum_move_costs(
     group_arrays: Facts, old_owners: PreviousOwners, member_prices: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Return the cost of each partition at its cheapest member, among the subscribers of its topic.
@@ -303,14 +308,19 @@ def _padded(loads: NDArray[np.integer], size: int) -> NDArray[np.int64]:
     return out
 
 
-def _integers(values: NDArray[np.integer], size: int, what: str) -> NDArray[np.int64]:
+def check_integers(values: NDArray[np.integer], size: int, what: str) -> NDArray[np.int64]:
+    """Return an array of a certificate as int64[size].
+
+    Raises:
+        CertificateError: it has another shape, or its values are no integers; ``what`` names it.
+    """
     array = np.asarray(values)
     if array.shape != (size,) or not np.issubdtype(array.dtype, np.integer):
         raise CertificateError(f"{what} must be {size} integers")
     return array.astype(np.int64)
 
 
-def _valid_loads(group_arrays: Facts, claimed: NDArray[np.integer]) -> NDArray[np.int64]:
+def check_valid_plan(group_arrays: Facts, claimed: NDArray[np.integer]) -> NDArray[np.int64]:
     """Check that an assignment gives each partition to one of its subscribers; return the loads.
 
     The load of a member is its number of partitions. A partition without subscribers must have no
@@ -319,7 +329,7 @@ def _valid_loads(group_arrays: Facts, claimed: NDArray[np.integer]) -> NDArray[n
     Raises:
         CertificateError: the plan is not valid.
     """
-    owner = _integers(claimed, len(group_arrays.is_open), "owner")
+    owner = check_integers(claimed, len(group_arrays.is_open), "owner")
     if (
         not np.array_equal(owner >= 0, group_arrays.is_open)
         or owner.max(initial=-1) >= group_arrays.member_count

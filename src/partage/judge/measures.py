@@ -56,7 +56,7 @@ class Measures:
         largest: the largest load, None if no member counts.
         smallest: the smallest load, None if no member counts.
         spread: largest minus smallest load.
-        idle: number of members that own nothing.
+        idle: number of members without partitions that could own some.
         moved: number of partitions with a new owner that did not own them before; partitions
             without previous owner do not count.
         avoidable: moves that no valid plan with loads at least as even needs: moves minus the

@@ -1,4 +1,8 @@
-"""Verification of a plan's certificate: its values are true, and its bounds hold for every plan."""
+"""Verification of the certificate of a plan of strategy `optimal`.
+
+Its values must be true, and its bounds must hold for every valid plan. The two claims behind
+avoidable moves are verified in `count_bounds`.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +16,8 @@ from numpy.typing import NDArray
 from partage.errors import CertificateError
 from partage.judge.count_bounds import (
     ClaimedBest,
-    _integers,
-    _valid_loads,
+    check_integers,
+    check_valid_plan,
     count_moves,
     verify_load_certificate,
 )
@@ -121,7 +125,7 @@ def _verify_weighted_loads(
     values, and the lower bounds that the certificate proves.
     """
     owner = np.asarray(certificate.owner, np.int64)
-    _valid_loads(group_arrays, owner)
+    check_valid_plan(group_arrays, owner)
     moves = count_moves(old_owners, owner)
     table = _rack_table(group_arrays, certificate)
     of = weigh_plan(group_arrays, certificate)
@@ -130,7 +134,7 @@ def _verify_weighted_loads(
         _check_colocation(
             group_arrays,
             owner,
-            _integers(np.asarray(together), len(group_arrays.partition_counts), "together"),
+            check_integers(np.asarray(together), len(group_arrays.partition_counts), "together"),
         )
     proven = {
         "on weight 0": of.misplaced, "overload": of.overload, "largest": of.largest,
@@ -174,7 +178,7 @@ def _verify_counts(
         raise CertificateError("a certificate of counts needs levels and prices")
     owner = np.asarray(certificate.owner, np.int64)
     loads = verify_load_certificate(group_arrays, ClaimedBest(owner, certificate.topic_level))
-    price = _integers(certificate.price, group_arrays.member_count, "price")
+    price = check_integers(certificate.price, group_arrays.member_count, "price")
     if len(price) and int(np.abs(price).max()) > _HIGHEST_PRICE:
         raise CertificateError("a price is beyond all bounds")
     moves = count_moves(old_owners, owner)
@@ -186,7 +190,7 @@ def _verify_counts(
     ):
         raise CertificateError(f"rack_weight {weight} does not outweigh all moves")
     racks = 0 if table is None else _rack_cost(table, owner)
-    bound = int(_minimum_costs(group_arrays, old_owners, price, table, weight).sum())
+    bound = int(_minimum_rack_and_move_costs(group_arrays, old_owners, price, table, weight).sum())
     bound -= int(np.dot(np.sort(price), np.sort(loads)))
     cost = weight * racks + moves
     if cost != bound:
@@ -225,7 +229,7 @@ def _verify_with_move_limit(
     if certificate.price is None:
         raise CertificateError("a certificate of counts needs prices")
     owner = np.asarray(certificate.owner, np.int64)
-    loads, moves = _valid_loads(group_arrays, owner), count_moves(old_owners, owner)
+    loads, moves = check_valid_plan(group_arrays, owner), count_moves(old_owners, owner)
     if moves > limit:
         raise CertificateError(f"{moves} moves are more than the limit of {limit}")
     _verify_load_levels(group_arrays, old_owners, certificate, loads, limit)
@@ -235,7 +239,9 @@ def _verify_with_move_limit(
         raise CertificateError(f"weights {weight} and {move} are out of range")
     racks = 0 if table is None else _rack_cost(table, owner)
     least = int(
-        _minimum_costs(group_arrays, old_owners, price, table, weight, move_weight=move).sum()
+        _minimum_rack_and_move_costs(
+            group_arrays, old_owners, price, table, weight, move_weight=move
+        ).sum()
     )
     least -= int(np.dot(np.sort(price), np.sort(loads)))
     mine = loads[group_arrays.takes_part]
@@ -273,7 +279,7 @@ def _verify_load_levels(
         # One member less at this level, as many above it, and no bound below.
         best = np.maximum(part, level - 1)
         best[np.flatnonzero(part >= level)[part[part >= level].argmin()]] = level - 1
-        shown = int(_minimum_costs(group_arrays, old_owners, price, None, 0).sum())
+        shown = int(_minimum_rack_and_move_costs(group_arrays, old_owners, price, None, 0).sum())
         target = np.zeros(group_arrays.member_count, np.int64)
         target[: len(best)] = best
         shown -= int(np.dot(np.sort(price), np.sort(target)))
@@ -285,7 +291,7 @@ def _verify_load_levels(
 
 
 def _prices(group_arrays: Facts, values: NDArray[np.int64]) -> NDArray[np.int64]:
-    price = _integers(values, group_arrays.member_count, "price")
+    price = check_integers(values, group_arrays.member_count, "price")
     if len(price) and int(np.abs(price).max()) > _HIGHEST_PRICE:
         raise CertificateError("a price is beyond all bounds")
     return price
@@ -332,7 +338,7 @@ def _rack_cost(table: RackTable, owner: NDArray[np.int64]) -> int:
     return int(table.cost[table.profile[given], table.row[owner[given]]].sum())
 
 
-def _minimum_costs(
+def _minimum_rack_and_move_costs(
     group_arrays: Facts,
     old_owners: PreviousOwners,
     member_prices: NDArray[np.int64],

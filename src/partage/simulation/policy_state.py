@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
@@ -498,10 +498,8 @@ _FIELDS = (
     "incarnation", "generation", "strategy", "protocol", "status", "step", "caused", "claimed",
     "detail", "partitions", "members", "changed", "unread_at_once", "plan",
 )  # fmt: skip
-_METRICS = (
-    "spread", "idle", "moved", "avoidable", "best_spread", "rack_mismatches", "colocation",
-    "breaches",
-)  # fmt: skip
+#: Metrics that no later record changes: all but the spread of loads, which depends on commits.
+_METRICS = tuple(one.name for one in fields(PlanMetrics) if one.name != "load_spread")
 
 
 class StoredRow(NamedTuple):

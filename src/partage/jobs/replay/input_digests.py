@@ -1,4 +1,4 @@
-"""Digests of records and metadata, by which an appending run recognises those of earlier runs.
+"""Digests of records and metadata: they show an appending run whether old input has changed.
 
 The digest of a capture's records is the sum of a 64-bit hash of each record, modulo 2**64. The
 hash covers position, time, key and value of the record. The digest does not depend on the order of

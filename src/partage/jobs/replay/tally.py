@@ -1,9 +1,12 @@
 """Counts of decoded records, and the detection of brokers with wrong clocks.
 
-Workers send a `RecordTally` of each slice (row range of a file) to the driver. Within a log
-partition both offsets and times grow, up to differences between brokers' clocks. If times leap by
-more than an hour and back, one side of the leap is wrong: the one with fewer records. A long pause
-is no leap back.
+Workers send a `RecordTally` of each slice (row range of a file) to the driver, as a row of the
+decode job's result. A Spark accumulator would count a repeated task twice; its result rows count
+once.
+
+Within a log partition both offsets and times grow, up to differences between brokers' clocks. If
+times leap by more than an hour and back, one side of the leap is wrong: the one with fewer records.
+A long pause is no leap back.
 
 Workers find each `Strand`, the records between two leaps. The driver joins the strands of all
 slices of a log partition and decides, so that the result does not depend on the files. When
