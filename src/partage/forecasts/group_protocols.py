@@ -492,7 +492,7 @@ class SimulatedClassicGroup(_SimulatedGroupBase):
         self._rejoin(key, self._round)
 
     def stop(self, key: str) -> None:
-        """Shut down a member, as the base class describes.
+        """Shut down a member, which leaves the group at once or when its session times out.
 
         A member that waits for the end of a rebalance is not evicted before the rebalance ends.
         """

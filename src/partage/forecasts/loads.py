@@ -211,7 +211,7 @@ class LearntCapacity(NamedTuple):
     def is_near_capacity(self) -> bool:
         """True if the measured rate is near the real capacity of a consumer.
 
-        It is if the member was reducing its lag at that rate.
+        A member that reduces its lag reads as fast as it can, so its rate is near the capacity.
         """
         return self.minutes > 0
 

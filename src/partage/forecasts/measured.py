@@ -45,7 +45,7 @@ class MeasuredGroup:
 
     @property
     def topics(self) -> dict[str, int]:
-        """Partition count of each topic that the group consumes."""
+        """Partition count of each topic that the group consumes, as a dict by topic name."""
         return self.load.topics
 
     @property

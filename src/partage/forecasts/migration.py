@@ -493,9 +493,7 @@ def _code_findings(causes: set[str], members: Sequence[_Row]) -> list[Finding]:
 
 
 def _matched_patterns(members: Sequence[_Row]) -> list[str]:
-    """Return the topic patterns (RE2 regular expressions) that the broker matches for the
-    members.
-    """
+    """Return the topic patterns (RE2) to which members subscribe; the broker matches them."""
     return sorted({row["pattern"] for row in members if row.get("pattern")})
 
 

@@ -389,9 +389,10 @@ def forecast_rollout(
 
 
 def simulation_count(pods: int) -> int:
-    """Return how often a rolling deployment of a number of pods is simulated.
+    """Return how many times a rolling deployment is simulated, given its number of pods.
 
-    Deployments of many pods take longer to simulate and vary less, so they are repeated less often.
+    Deployments of many pods take longer to simulate and vary less, so they are simulated less
+    often.
 
     >>> [simulation_count(pods) for pods in (1, 10, 20, 40, 100, 1_000)]
     [100, 80, 40, 40, 12, 10]

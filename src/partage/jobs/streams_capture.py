@@ -109,7 +109,9 @@ class _Record(NamedTuple):
 
 @dataclass
 class StreamsState:
-    """State of a Kafka Streams application at one time, derived from the records of its group."""
+    """State of a Kafka Streams application (topology, members) at one time, from its group's
+    records.
+    """
 
     is_streams_group: bool
     at_ms: int

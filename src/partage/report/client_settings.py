@@ -117,9 +117,7 @@ def parse_policy(policy: str) -> tuple[str, str, tuple[str, ...]]:
 
 
 def base_policy(strategy: str) -> str:
-    """Return the policy, as protocol and strategy, of a group with a given assignment strategy.
-
-    Options such as ``+static`` are dropped.
+    """Return the policy (protocol and strategy, without options) that belongs to a strategy's name.
 
     >>> base_policy("range"), base_policy("cooperative-sticky")
     ('eager/range', 'cooperative/cooperative-sticky')

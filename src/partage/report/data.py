@@ -132,7 +132,7 @@ def load_table(
 def _complete_columns(
     run: PublishedRun, name: str, table: pa.Table, column_names: Iterable[str]
 ) -> pa.Table:
-    """Return a table with exactly the wanted columns; integers are widened to 64 bits.
+    """Return a table with exactly the named columns, in which integers have 64 bits.
 
     Missing columns are filled with nulls.
 

@@ -88,13 +88,13 @@ def relative_downtime(bounds: FigureRange | None, estimate: Estimate | None) -> 
 def own_metrics(
     group: GroupFigures, metrics_by_policy: Mapping[str, PolicyFigures] | None = None
 ) -> PolicyFigures | None:
-    """Return a consumer group's metrics under a simulation of its present settings.
+    """Return the metrics of a consumer group that was simulated with its present settings.
 
     Other settings are compared with them. The result is None if a rebalance has no valid simulated
     assignment, or if no downtime is known.
 
     Args:
-        group: the group.
+        group: the consumer group.
         metrics_by_policy: its metrics by policy; None for those of the simulation of the whole
             history.
     """
@@ -191,13 +191,14 @@ def _estimate_gain(
 def gains_by_policy(
     groups: Iterable[GroupFigures], *, per_rebalance: bool = False
 ) -> dict[str, Estimate]:
-    """Return the total downtime that each policy (protocol and strategy) saves in some groups.
+    """Add up the downtime that each policy (protocol and strategy) saves in several consumer
+    groups.
 
     The result is a dict from policy to an estimate in partition-seconds. Policies with unknown gain
     are left out.
 
     Args:
-        groups: the groups.
+        groups: the consumer groups.
         per_rebalance: whether to use the simulation of each rebalance by itself, not that of the
             whole history.
     """
@@ -279,12 +280,11 @@ def settings_by_group(rebalances: pa.Table) -> dict[str, list[list[dict[str, Any
 def _costs_by_rebalance(
     replays: pa.Table, groups: Iterable[str]
 ) -> dict[tuple[Any, ...], list[Estimate]]:
-    """Return the estimated downtime of each rebalance under each simulated policy (protocol,
-    strategy).
+    """Return the estimated downtime of each rebalance under each simulated policy.
 
-    The result is a dict from (policy, group, incarnation, generation) to a list of estimates. An
-    incarnation is one lifetime of a group id between two deletions. ``replays`` are the rows of the
-    table ``replays``.
+    A policy is a protocol with a strategy. The result is a dict from (policy, group, incarnation,
+    generation) to a list of estimates. An incarnation is one lifetime of a group id between two
+    deletions. ``replays`` are the rows of the table ``replays``.
     """
     import pyarrow as pa
     from pyarrow import compute as pc

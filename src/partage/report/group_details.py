@@ -112,7 +112,7 @@ def _batch_details(
     Args:
         folder: the published run.
         part: the part of the tables that has these groups; None for all rows.
-        groups: the groups.
+        groups: the consumer groups of the batch.
         limits: the size limits of each group's section, by its anchor.
         cover: first and last time of the log.
     """

@@ -158,9 +158,12 @@ def _figures(f: PolicyFigures) -> dict[str, Any]:
 def _group(
     group: GroupFigures, unit: messages.TimeUnit, without: Collection[str]
 ) -> dict[str, Any]:
-    """Return a consumer group's data as a dict for the JSON document.
+    """Return a consumer group's part of the JSON document as a dict.
 
-    ``without`` names fields to leave out.
+    Args:
+        group: the group's metrics and causes.
+        unit: unit of all downtimes in the document's texts.
+        without: names of fields to leave out.
     """
     same = (
         "name", "kind", "status", "why", "claimed", "clients", "rebalances", "coverage",

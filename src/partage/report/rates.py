@@ -312,7 +312,7 @@ def _rate(row: Mapping[str, Any]) -> Rate:
 
 
 def _count_generations(rebalances: pa.Table) -> tuple[dict[str, int], dict[str, int]]:
-    """Count the missing and the present generations of each consumer group in a log.
+    """Count the generations of each consumer group that a log lacks, and those that it contains.
 
     The results are two dicts from group to number. Missing generations are counted only after the
     first recorded one. ``rebalances`` is a table in log order with the number of generations that

@@ -78,7 +78,7 @@ class PolicyFigures:
     def can_be_simulated(self) -> bool:
         """Return whether Partage implements the assignment strategy of this policy.
 
-        It is False if no rebalance could be simulated for this reason.
+        If it does not, no rebalance could be simulated under the policy.
         """
         return bool(self.missing < self.rows)
 

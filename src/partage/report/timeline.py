@@ -419,10 +419,10 @@ def _steps(percent: NDArray[np.float64], span: int) -> dict[str, list[Any]]:
 
 
 def _bin_ownership(spans: _Spans, span: int, budget: int) -> NDArray[np.int64]:
-    """Summarize ownership intervals as rectangles that show the main owner of each row over time.
+    """Divide a timeline into equally long bins, and draw the main owner of each row and bin.
 
-    The finest time resolution with at most ``budget`` rectangles is used. ``span`` is the length of
-    the timeline (ms).
+    The finest division with at most ``budget`` rectangles is used. ``span`` is the length of the
+    timeline (ms).
     """
     # The finest time bins within the budget are used, else the coarsest ones.
     found = np.zeros((0, 5), np.int64)

@@ -380,8 +380,7 @@ class Watcher:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        """Stop the watcher's thread when it has processed its queue, and raise the thread's error
-        if any.
+        """Stop the watcher's thread after it has processed its queue, and raise its error, if any.
 
         If the ``with`` block raised an error, that error is raised instead.
         """

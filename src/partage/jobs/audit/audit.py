@@ -510,8 +510,8 @@ def _find_partitioners(pairs: pa.Table, topic: TopicAudit) -> InferredWriters:
 def _is_partition_count_certain(topic: TopicAudit, verdict: InferredWriters) -> bool:
     """Return whether a topic's current partition count is certain.
 
-    It is if cluster metadata has it, or if the partitioners that were found explain 95 % of the
-    sampled keys with this count.
+    Cluster metadata makes it certain. Without metadata, the partitioners that were found must
+    explain 95 % of the sampled keys with this count.
 
     Args:
         topic: audit result of the topic.

@@ -573,7 +573,7 @@ class _GroupContext:
         self._topic_ids = frozenset(clusters.index.ids)
 
     def has_topic_id(self, topic_ids: Iterable[str]) -> bool:
-        """Return whether the cluster metadata now has the name of any of some topic ids.
+        """Return whether the cluster metadata has a name for at least one of the topic ids.
 
         A stored history in which these topics had no names must then be rebuilt.
         """

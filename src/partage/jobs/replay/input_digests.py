@@ -238,7 +238,7 @@ class MetadataDigests:
 
 @lru_cache(maxsize=1)
 def metadata_digests(states: tuple[str, ...]) -> MetadataDigests:
-    """Compute the digests of cluster metadata over time.
+    """Compute digests of cluster metadata over time, by which a later run detects changes.
 
     ``states`` are JSON texts of the metadata. The result is cached for all tasks of a worker
     process.

@@ -85,10 +85,10 @@ class LakeTables:
     """Delta or Iceberg tables to which published runs are appended.
 
     Attributes:
-        form: the format.
+        form: the table format, ``delta`` or ``iceberg``.
         where: folder, address or namespace of the tables, for messages.
-        backend: writes them.
-        secrets: values that no message may contain.
+        backend: writer of the format.
+        secrets: passwords and keys that no message may contain.
     """
 
     form: str
@@ -153,9 +153,9 @@ def open_lake(
     spark: SparkSession | None,
     conf: Mapping[str, str] | None = None,
 ) -> LakeTables | None:
-    """Check how Delta or Iceberg tables can be written, and return their writer.
+    """Return a writer of Delta or Iceberg tables, after a check that such tables can be written.
 
-    The result is None for Parquet files only. Nothing is written yet.
+    The result is None for the format ``parquet``. Nothing is written yet.
 
     Args:
         form: ``parquet``, ``delta`` or ``iceberg``.

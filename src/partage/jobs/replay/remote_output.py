@@ -65,9 +65,9 @@ class OutputFolder:
         page: Path | None,  # noqa: ARG002 - for an output at an address
         progress: Progress,
     ) -> None:
-        """Append a published run to the Delta or Iceberg tables, if the user wants such tables.
+        """Append a run to the Delta or Iceberg tables, if the user wants such tables.
 
-        The run is published in the local folder before.
+        The run must already be published in the local folder.
 
         Args:
             run_id: id of the run.

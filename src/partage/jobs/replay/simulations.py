@@ -235,11 +235,11 @@ class _UnitSimulation:
             yield rebalance
 
     def simulate_streams(self, capture_data: StreamsInputs) -> None:
-        """Simulate a Kafka Streams application under other settings, and write table
+        """Simulate a Kafka Streams application under other settings, for table
         ``streams_settings``.
 
-        It does nothing for other groups. If a group has several work units, only the first one does
-        this. ``capture_data`` has the changelog sizes and broker settings.
+        Other groups are skipped. Of a group with several work units, only the first unit does this.
+        ``capture_data`` has the changelog sizes and broker settings.
         """
         history = self.unit.history
         if history.group not in capture_data.groups or not self.unit.is_first:
@@ -419,7 +419,7 @@ def work_units(groups: Sequence[SpilledHistory], *, policies: int, cores: int) -
     A large group is divided into several units, so that all cores end at about the same time.
 
     Args:
-        groups: places of the groups' histories in spill files.
+        groups: positions of the groups' histories in spill files.
         policies: number of policies.
         cores: number of tasks that run at the same time.
     """

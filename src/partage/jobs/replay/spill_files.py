@@ -80,7 +80,8 @@ def spill_folder(out: str | Path, run_id: str) -> Path:
 
 
 class SpilledChunk(NamedTuple):
-    """Place of some rebalances of one consumer group in a spill file (a temporary file of a run).
+    """Position of some rebalances of one consumer group in a spill file (a temporary file of a
+    run).
 
     Attributes:
         path: path of the file.
@@ -229,7 +230,7 @@ class SpilledHistory:
 
 
 class _SpillFile:
-    """File to which packed values are appended.
+    """Temporary file to which packed values, such as rebalances, are appended.
 
     It is created when the first values are written, so a task without groups leaves no file.
     """

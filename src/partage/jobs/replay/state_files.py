@@ -363,7 +363,7 @@ def _stream_task(
 
 
 def _may_contain(file: Any, row_group: int, groups: frozenset[str] | None) -> bool:
-    """Return whether a row group of a Parquet file may have rows of one of some consumer groups.
+    """Return whether a row group of a Parquet file may have rows of the given consumer groups.
 
     The group ids are compared with the minimum and maximum in the file's statistics. A row group
     that cannot contain them is not read.

@@ -689,7 +689,7 @@ class GroupStore:
         return {name: one.find_continuation() for name, one in self._simulations.items()}
 
     def stored_simulations(self) -> dict[str, StoredSimulation]:
-        """Return the places of each policy's stored simulation, as a dict by policy name.
+        """Return the file positions of each policy's stored simulation, as a dict by policy name.
 
         The next run continues the simulations from there.
         """

@@ -403,9 +403,9 @@ class SimulationTotals:
 def _add_verdicts(
     totals: dict[str, dict[str, int]], further_counts: Mapping[str, Mapping[str, int]]
 ) -> None:
-    """Add numbers of compared and of equal assignments to the totals of each strategy, in place.
+    """Add further numbers of compared and of equal assignments to the totals of each strategy.
 
-    Both arguments are dicts from strategy to the two numbers.
+    Both arguments are dicts from strategy to the two numbers; ``totals`` is changed.
     """
     for name, counts in further_counts.items():
         totals[name] = add_sums(totals.get(name, _COUNTS), counts)

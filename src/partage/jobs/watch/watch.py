@@ -544,8 +544,9 @@ class GroupProcessor(StatefulProcessor):
     ) -> GroupUpdate:
         """Process a consumer group's records of a micro-batch, and store its history if it changed.
 
-        ``state_so_far`` is its state without history. ``metadata_and_moves`` has the size of the
-        cluster metadata to read, the group's log partition, and its coordinator moves.
+        ``state_so_far`` is its stored state without history; None for a new group.
+        ``metadata_and_moves`` has the bytes of cluster metadata to read, the log partition, and the
+        coordinator moves as text.
         """
         size, at, moves = metadata_and_moves
         if state_so_far is not None:
