@@ -109,9 +109,7 @@ class _Record(NamedTuple):
 
 @dataclass
 class StreamsState:
-    """State of a Kafka Streams application (topology, members) at one time, from its group's
-    records.
-    """
+    """Topology and members of a Kafka Streams application at one time, from its group's records."""
 
     is_streams_group: bool
     at_ms: int
