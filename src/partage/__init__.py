@@ -7,6 +7,19 @@
 {'c1': {'orders': [0, 1]}, 'c2': {'orders': [2]}}
 
 Names are imported on first use: nothing heavier than what a program uses is loaded.
+
+The packages, in the order of the data:
+
+* `model` (groups, clusters, plans), `api` (assign, compare, measure), `errors`;
+* decisions: `groups` (partition to member), `keys` (key to partition), `streams` (task to client),
+  `replicas` (replica to broker), `legacy` (old releases), `weights` (measured loads);
+* their parts: `judge` (rules, measures, certificates), `solve` (solvers on arrays), `java` (what
+  imitates the JVM), `kernels` (compiled loops);
+* from a cluster to tables: `capture`, `wire` (bytes to values), `history`, `simulation` (other
+  policies), `tables` (columns and metrics), `jobs` (Spark), `runs` (published runs);
+* from tables to people: `report`, `results` (runs in Python), `forecasts`, `watch` (live metrics);
+* entry points: `cli`, `commands` (one function for each command), `clients` (live consumers);
+* `testing` (helpers for tests), `sample` (the recorded cluster of the demo).
 """
 
 from __future__ import annotations

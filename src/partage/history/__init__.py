@@ -4,17 +4,41 @@ Pure: no files, no clock, no Spark. The entry point is `group_history.GroupHisto
 group's records and offset commits in log order and yields generations with their causes,
 lifecycle events, current assignments of members, and pauses.
 
-* **Input**: `records` (decoded records as values), `commits` (offset commits reduced to runs, with
-  their kernels in `commit_kernels`), `transactions` (which commits took effect), `clusters` (the
-  cluster's metadata over time, moves of coordinators), `clients` (the library of a member).
-* **Groups**: `classic_groups` (generations), `consumer_groups` (epochs of consumer, share and
-  streams groups). Both yield the types of `events`, the event model of all protocols.
-* **Interpretation**: `causes` (why a rebalance happened, which joining member is a former
-  one), `ownership` (intervals), `pauses` (time without commits), `storms`.
-* **Agreement**: `agreement` compares a recorded assignment with the strategy's own, from
-  `problems`; `streams_agreement` does so for Kafka Streams applications of the classic protocol,
-  whose topology `streams_application` reads from the record.
-* **Storage**: `state_store` turns the state of a history into bytes and back.
+    group_history        the history of one group across protocols; start here
+
+Input:
+    records              decoded group records as values
+    commits              offset commits reduced to runs, and runs folded to stretches
+    commit_kernels       compiled kernels of `commits`
+    transactions         which transactional commits took effect
+    clusters             the cluster's metadata over time, moves of coordinators
+    clients              the client library of a member
+
+Groups:
+    events               the event model of all protocols
+    classic_groups       generations of a classic group
+    consumer_groups      epochs of consumer, share and streams groups
+
+Interpretation:
+    causes               why a rebalance happened
+    departures           departed members, and which joining member is one of them
+    ownership            intervals in which a member owned a partition
+    pauses               time without offset commits around a rebalance
+    stop_model           when a member stopped consuming, as a time with an uncertainty
+    unread_state         state and owner statistics of the estimates of unread time
+    unread               who consumes which partition; unread time of a rebalance and a partition
+    storms               rebalances that follow each other faster than a group can settle
+
+Agreement with the group's own strategy:
+    problems             a recorded generation as the input of a strategy
+    agreement            the recorded assignment against the strategy's result
+    streams_application  the topology of a Streams application, read from its assignments
+    streams_agreement    the same comparison for classic Kafka Streams groups
+
+Storage and live groups:
+    state_store          the state of a history as bytes, so that a later run resumes it
+    live_log             a growing log, decoded in the order in which records take effect
+    live_groups          histories of all groups while the log grows
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ record_placement      one call: explicit partitions, key rule, state machine
 columns               columns of keys from lists, NumPy and Arrow
 hashing               the hashes of clients, on one key (reference) and on a column (kernel)
 contract              custom partitioners: Kafka's ``Partitioner`` interface in Python
+default_09            Kafka 0.9's default partitioner, the worked example of a custom one
 serializers           the bytes that Kafka's serializers make of a key
 agreement             which partitioners place the same keys alike
 distinct, skew        counts of distinct keys, loads of partitions, keys that move

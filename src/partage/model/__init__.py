@@ -1,11 +1,20 @@
 """The data model: groups, clusters, problems and assignments as dense int32 arrays.
 
-Names occur only at the interfaces. `index` numbers topics and partitions, `cluster` has the
-existing ones and their replicas, `group` the members as they joined, `claims` the partitions that
-they say they own, `problem` a group on a cluster in numbers, `assignment` the result. `racks` has
-the costs of consuming across racks, `replicas` the input and result of a reassignment and the
-spread of replicas over racks, `certificate` the claims about a plan. `validation` checks names and
-JSON; `repeated_state` detects endless loops.
+Names occur only at the interfaces.
+
+    index            numbers of topics and partitions
+    cluster          existing partitions, their replicas, brokers
+    group            members as they joined, and the group of them
+    claims           partitions that members say they own
+    problem          a group on a cluster in numbers: the input of strategies and the judge
+    assignment       the result: `Assignment` (any relation), `Plan` (one owner each)
+    certificate      claims about a plan, and the numbers that prove them
+    racks            costs of consuming across racks
+    replicas         input and result of a reassignment, spread of replicas over racks
+    validation       checks of names and JSON
+    arguments        checks of the arguments of public functions
+    repeated_state   detection of endless loops
+    display          tables of values for terminals and notebooks
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ Pure: no files, no wall clock, no randomness. Equal input gives equal rows, in a
     context              what all simulations of one group share
     metrics              the metric record of a simulated rebalance, and the judge that fills it
     rows                 assembles the metric records
+    streams              Kafka Streams applications over time, with standbys and warm-ups
 
 The two entry points work on plain values that can be pickled, so that a job can spread them:
 

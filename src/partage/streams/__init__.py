@@ -9,7 +9,8 @@ a `TaskProblem` (tasks and clients only). By module:
 * task assignors: `high_availability` (the default), `sticky`, `kip1071_sticky` (of the group
   coordinator), `registry`; those of old releases are in `partage.legacy`;
 * their input and result: `problem`, `assignment_configs`, `task_ids`;
-* shared rules: `standbys`, `rack_aware`, `min_cost_flow`, `task_assignment_utils` (KIP-924).
+* shared rules: `standbys`, `rack_aware`, `min_cost_flow`, `task_assignment_utils` (KIP-924);
+* `recorded_application`: an application of a capture as the input file of `partage streams`.
 """
 
 from __future__ import annotations

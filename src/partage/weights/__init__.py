@@ -1,4 +1,7 @@
-"""Weights of partitions learnt from offsets of members and brokers, stable against noise."""
+"""Weights of partitions learnt from offsets of members and brokers, stable against noise.
+
+`loads` computes them: small changes leave the weights unchanged (hysteresis).
+"""
 
 from __future__ import annotations
 

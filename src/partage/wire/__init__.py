@@ -8,7 +8,8 @@ From below:
   `metadata_log` (``__cluster_metadata``), `record_json` (records as JSON);
 * user data and payloads of group members: `consumer_protocol` (with `StickyAssignor`'s), `faust`,
   `member_extras` (Partage's own), `streams` (Kafka Streams);
-* `columns`: compiled readers of offset commits and of classic groups' records.
+* `columns`: compiled readers of offset commits, of classic groups' records, and of the
+  subscriptions of a group's members.
 
 The package is pure: no I/O but its own documents, no clock. Every error is a
 `partage.errors.WireFormatError`. No length or count in received bytes takes memory before it is

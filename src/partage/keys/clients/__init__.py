@@ -2,6 +2,12 @@
 
 Here they are found by name and by Java class name, as are announced plug-ins.
 `partage.keys.registry` puts them together with classes of the custom contract.
+
+    java         Kafka's Java producers and Kafka Streams
+    librdkafka   confluent-kafka and the other bindings of librdkafka
+    python       kafka-python and aiokafka
+    go           Sarama and franz-go
+    scala        Kafka's Scala producer of 0.8
 """
 
 from __future__ import annotations

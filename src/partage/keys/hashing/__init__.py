@@ -1,4 +1,11 @@
-"""32-bit hash functions of clients, for one key (reference) or a column of keys (compiled)."""
+"""32-bit hash functions of clients, for one key (reference) or a column of keys (compiled).
+
+base      implementations of a hash, and the choice of the fastest for a column
+murmur2   Kafka's Java client, kafka-python, aiokafka
+crc32     librdkafka's default
+fnv1a     Sarama
+java31    ``hashCode`` of strings and byte arrays: Scala producer of 0.8
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ Pure: no files, no wall clock, no randomness.
 
     application          what is simulated: sub-topologies, clients, a trace of events, settings
     application_parser   reads it from JSON and names each malformed field by its path
+    recorded_trace       derives the trace from recorded rebalances
     sweep                entry points: `simulate` one application, `sweep_cells` and
                          `simulate_cell` many, `standby_gain` with and without one standby of each
                          task

@@ -2,9 +2,9 @@
 
 The order in which `partage.api.reassignments` uses the modules:
 
-1. `local_search`: a placement by penalty-based local search. `start` constructs it, `sweeps` moves
-   single replicas, `swaps` exchanges pairs, `penalties` has the schedule by which penalties rise,
-   `problem` the search state.
+1. `local_search` (`place_replicas`): a placement by penalty-based local search. `sweeps` constructs
+   it (`place_initially`) and moves single replicas (`sweep_partitions`), `swaps` exchanges pairs,
+   `penalties` has the schedule by which penalties rise, `problem` the search state.
 2. `leaders`: preferred-leader balancing. `disks`: disk placement.
 3. `bounds`: prices that prove a lower bound of each figure, by a subgradient method.
 4. `exact`: the integer programme of small tasks, with HiGHS. For larger ones, with HiGHS too:

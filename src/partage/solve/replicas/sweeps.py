@@ -4,9 +4,9 @@
 that lose replicas drop those whose removal costs least. Partitions that gain replicas get the
 cheapest broker at the final penalties, the largest partitions first.
 
-In a sweep of the local search, each replica in turn goes to the cheapest broker.
-`MoveCandidates` selects the partitions of which some replica may gain by a move; `sweep` visits
-only these. For each partition it computes once what one more replica adds to the penalties of every
+In a sweep of the local search, each replica in turn goes to the cheapest broker. `MoveCandidates`
+selects the partitions of which some replica may gain by a move; `sweep_partitions` visits only
+these. For each partition it computes once what one more replica adds to the penalties of every
 broker and rack. These are plain loops that the compiler vectorises, and their values are used for
 all replicas of the partition.
 """
