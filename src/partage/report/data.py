@@ -297,8 +297,8 @@ def _load_batch(
 
 
 def is_recorded(replays: pa.Table) -> pa.ChunkedArray:
-    """Return which rows of table ``replays`` are recorded assignments, not simulated ones, as a
-    mask.
+    """Return a mask of the rows of table ``replays`` that are recorded, not simulated,
+    assignments.
     """
     from pyarrow import compute as pc
 
@@ -646,15 +646,15 @@ def _observed_time_ms(first_ms: int | None, cover: Mapping[str, Any]) -> int:
 
 
 def _order_policies(
-    summary: Mapping[str, Any], figures_by_policy: Mapping[str, PolicyFigures]
+    summary: Mapping[str, Any], metrics_by_policy: Mapping[str, PolicyFigures]
 ) -> tuple[str, ...]:
     """Return the names of all simulated policies (protocol and strategy) in display order.
 
     Policies that the user named on the command line come first, in that order; the others follow by
     name. The recorded assignments are left out, because they are not a simulated policy.
     """
-    asked = [name for name in summary.get("asked", ()) if name in figures_by_policy]
-    rest = sorted(name for name in figures_by_policy if name not in asked and name != RECORDED)
+    asked = [name for name in summary.get("asked", ()) if name in metrics_by_policy]
+    rest = sorted(name for name in metrics_by_policy if name not in asked and name != RECORDED)
     return (*dict.fromkeys(asked), *rest)
 
 

@@ -398,10 +398,11 @@ def _limits(groups: int, unit: TimeUnit) -> dict[str, _Limits]:
 
 
 def _select_listed(rebalances: pa.Table, max_listed: int) -> list[int]:
-    """Return the positions of the rebalances that the report page lists, in order of time.
+    """Select the rebalances that the report page lists, and return their positions in order of
+    time.
 
-    If there are too many, a third are those with the most downtime, up to a third are the worst of
-    each of equally long periods, and the rest are the newest.
+    If there are too many, a third are those with the most downtime. Up to a third are the worst
+    ones of equally long periods. The rest are the newest.
 
     Args:
         rebalances: all rebalances of a group, in order of time.

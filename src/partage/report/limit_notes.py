@@ -9,7 +9,7 @@ __all__ = ["limit_notes"]
 
 
 def limit_notes(run: RunFigures) -> list[str]:
-    """Return sentences about what limits a run's results, such as records missing in the log."""
+    """Return sentences on the limits of a run's results, such as records missing in the log."""
     cover = run.summary.get("coverage", {})
     found = [*_failed_groups_note(run), *_selection_note(run)]
     missing = cover.get("missing_before", 0) + cover.get("missing_within", 0)

@@ -507,7 +507,7 @@ def _find_partitioners(pairs: pa.Table, topic: TopicAudit) -> InferredWriters:
     return infer_writers(key_pairs(pairs), sorted(counts), known_families(), partitions_of)
 
 
-def _is_partition_count_certain(topic: TopicAudit, verdict: InferredWriters) -> bool:
+def _is_partition_count_certain(topic: TopicAudit, inferred_writers: InferredWriters) -> bool:
     """Return whether a topic's current partition count is certain.
 
     Cluster metadata makes it certain. Without metadata, the partitioners that were found must
@@ -515,19 +515,19 @@ def _is_partition_count_certain(topic: TopicAudit, verdict: InferredWriters) -> 
 
     Args:
         topic: audit result of the topic.
-        verdict: the partitioners that were found.
+        inferred_writers: the partitioners that were found.
     """
     if topic.counts_known:
         return True
-    by_writers = {w.partitions for w in verdict.writers}
-    return by_writers == {topic.counts[-1]} and verdict.explained >= _MOSTLY
+    by_writers = {w.partitions for w in inferred_writers.writers}
+    return by_writers == {topic.counts[-1]} and inferred_writers.explained >= _MOSTLY
 
 
 def _sample_both_topics(
     topic_names: tuple[str, str],
     tables: dict[str, pa.Table],
     audits: dict[str, TopicAudit],
-    verdicts: dict[str, InferredWriters],
+    inferred_writers: dict[str, InferredWriters],
 ) -> tuple[JoinSide, JoinSide]:
     """Return comparable samples of the keys of two topics that may be joined.
 
@@ -538,12 +538,12 @@ def _sample_both_topics(
         topic_names: the names of the two topics.
         tables: sampled (key, partition) pairs by topic.
         audits: audit results by topic.
-        verdicts: client partitioners found in the samples, by topic.
+        inferred_writers: client partitioners found in the samples, by topic.
     """
     level = max(max([*tables[t]["level"].to_pylist()[:1], 0]) for t in topic_names)
     one, other = (
-        JoinSide(t, audits[t].counts[-1], key_pairs(filter_by_level(tables[t], level)), verdicts[t],
-             _is_partition_count_certain(audits[t], verdicts[t]))
+        JoinSide(t, audits[t].counts[-1], key_pairs(filter_by_level(tables[t], level)),
+             inferred_writers[t], _is_partition_count_certain(audits[t], inferred_writers[t]))
         for t in topic_names
     )  # fmt: skip
     return one, other

@@ -310,7 +310,7 @@ def _count_and_search(
 class _RecordLimit:
     """Upper limit on the number of records in one partition.
 
-    The limit concerns certain records: all records with a key, or those of one hour.
+    It applies to all records with a key, or only to the records of one hour.
 
     Attributes:
         loads: function of (job, partition counts) that returns the records of each partition at

@@ -475,9 +475,10 @@ class Appender:
 
 
 def _with_stored_results(history: SpilledHistory, group: Mapping[str, Any]) -> SpilledHistory:
-    """Return a group's history with the places where the last run stored its simulation results.
+    """Add the file positions of a group's stored simulation results to its history.
 
-    New simulations continue from there. ``group`` is the group's entry in the last run's state.
+    New simulations continue from these results. ``group`` is the group's entry in the last run's
+    state.
     """
     return replace(
         history,

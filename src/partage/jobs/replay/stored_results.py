@@ -177,9 +177,9 @@ def digests_of_rebalance(
 ) -> tuple[str, bytes]:
     """Return two digests of a recorded rebalance's inputs, which are keys of stored results.
 
-    The first is for a simulation of this rebalance alone, and covers all of its inputs. The second
-    is for the simulation of the whole history. It leaves out later metadata, and whether departed
-    members rejoined later. ``digests`` are those of the cluster metadata.
+    The first is for a simulation of this rebalance alone, and covers all inputs. The second is for
+    the simulation of the whole history. It leaves out later metadata, and whether departed members
+    rejoined later. ``digests`` are those of the cluster metadata.
     """
     departures = tuple(
         replace(one, back=None, back_ms=None, as_member=None) for one in rebalance.departures
@@ -322,7 +322,7 @@ class BlockWriter:
         self._blocks.append(self.append_bytes(blob, tuple(pending)))
 
     def append_bytes(self, result_bytes: bytes, keys: tuple[str, ...]) -> StoredBlock:
-        """Append bytes with stored results to the file, and return their place.
+        """Append bytes with stored results to the file, and return their position.
 
         ``keys`` are the digests of the results' inputs, by which the next run finds them.
         """

@@ -168,10 +168,9 @@ def streams_settings_rows(
     capture_data: StreamsInputs,
     from_ms: int | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Yield rows with the outages of a Kafka Streams application: recorded, then under other
-    settings.
+    """Yield rows with the outages of a Kafka Streams application under several settings.
 
-    The first row is from the log. The others are simulations, which begin with the present
+    The first row has the recorded outages. The others are simulations, first with the present
     settings.
 
     Args:

@@ -466,10 +466,10 @@ class _StoredState(NamedTuple):
     """State of a consumer group in Spark's state store, without its history.
 
     Attributes:
-        digests, commits: see `StoredGroup`.
+        digests, commits: as in `StoredGroup`.
         metadata_bytes: size of the part of ``cluster.jsonl`` used for the last micro-batch.
         moves: coordinator moves of the log partition as text.
-        timer_ms: when the state is dropped, because the group was deleted; None if it exists.
+        timer_ms: time at which the state of a deleted group is removed; None if the group exists.
     """
 
     digests: str
