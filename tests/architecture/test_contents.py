@@ -39,3 +39,40 @@ def test_a_table_of_contents_is_read_in_both_forms() -> None:
     """A name counts in backticks or before two spaces; inside a sentence it does not."""
     text = "About sums.\n\n`data.rows` and `a`\n\n    b, c   two of one kind\n    so many words\n"
     assert _names_in(text) == {"rows", "a", "b", "c"}
+
+
+_FILE = r"`([\w./-]+(?:\.(?:py|md|j2)|/))`"
+
+
+def _table_rows() -> list[str]:
+    """Return the rows of the tables in DESIGN.md, without their first cells."""
+    text = (ROOT / "DESIGN.md").read_text(encoding="utf-8")
+    table = text.partition("## Where to look")[2].partition("## Allowed imports")[0]
+    rows = [line for line in table.splitlines() if re.match(r"\| [^t|]|\| t(?!o find)", line)]
+    return [row.replace(r"\|", " ").split("|", 2)[2] for row in rows]
+
+
+def _find(name: str, folder: Path) -> Path | None:
+    """Return the file or folder that DESIGN.md names: beside the one before, or from a root."""
+    return next((at for root in (folder, PACKAGE, ROOT) if (at := root / name).exists()), None)
+
+
+def test_design_names_files_and_functions_that_exist() -> None:
+    """Each file of the tables exists, and contains the names in parentheses behind it."""
+    wrong, rows = [], _table_rows()
+    assert len(rows) > 100
+    for row in rows:
+        folder = PACKAGE
+        for file, names in re.findall(_FILE + r"(?: \(([^)]*)\))?", row):
+            at = _find(file, folder)
+            if at is None:
+                wrong.append(f"{file} does not exist: {row}")
+                continue
+            folder = at if at.is_dir() else at.parent
+            text = at.read_text(encoding="utf-8") if at.is_file() else ""
+            wrong += [
+                f"{file} has no {dotted}"
+                for dotted in re.findall(r"`([A-Za-z_][\w.]*)`", names if text else "")
+                if not all(re.search(rf"\b{one}\b", text) for one in dotted.split("."))
+            ]
+    assert not wrong, "\n".join(wrong)

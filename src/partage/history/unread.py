@@ -97,7 +97,8 @@ class UnreadTracker:
     def estimate_unread(self) -> UnreadEstimate:
         """Return the partition-seconds without a consumer in the rebalance that is now complete.
 
-        The sum starts at 0 again for the next rebalance.
+        It is the accumulated sum, which starts at 0 again for the next rebalance. Single partitions
+        are estimated when a member takes them (`OpenStop.close_interval`).
         """
         found = self.estimate_so_far()
         self.state.sums, self.state.no_consumer_ms = {}, 0.0
