@@ -1,9 +1,15 @@
 """Strategies inside live consumers: one module for each client library, each optional.
 
-* `shared`: the client-independent part, bytes in and bytes out.
-* `assignor_class_state`, `calling_client`, `load_sampling`: the state of an assignor class, the
-  consumer that calls it, and measured loads, for the two libraries whose consumers call a class.
-* `kafka_python`, `aiokafka`: that class; it has the methods that the library calls, reads the
-  library's objects, and leaves every decision to `shared`.
-* `faust`, `faust_commits`: a subclass of Faust's own assignor, and the guard of its commits.
+    shared                 the client-independent part, bytes in and bytes out
+
+Libraries whose consumers call a class:
+    kafka_python           the class for kafka-python; every decision is in `shared`
+    aiokafka               the class for aiokafka
+    assignor_class_state   the state of such a class
+    calling_client         the consumer that calls it
+    load_sampling          measured loads
+
+Faust:
+    faust                  a subclass of Faust's own assignor
+    faust_commits          the guard of its commits
 """

@@ -1,8 +1,8 @@
 """Results of a replay in Python: `replay`, `open_run`, a `Run` and its tables.
 
-`run` has these functions and `Run`. `tables` has the rows' types and `TableView`, which is a
-sequence in Python and a stream of Arrow data for other libraries. `forecasts` has `forecast`,
-`migrate` and `size`.
+run         `replay`, `open_run` and `Run`
+tables      typed rows, as sequences (`TableView`) and streams of Arrow data
+forecasts   `forecast`, `migrate` and `size`
 """
 
 from __future__ import annotations

@@ -1,16 +1,32 @@
 """Kafka Streams: assignment of tasks to the clients and stream threads of an application.
 
-Start with `rebalance` (one rebalance as the group leader computes it), or with `assignors` and
-a `TaskProblem` (tasks and clients only). By module:
+Start with `leader` (one rebalance as the group leader computes it), or with `registry` and a
+`TaskProblem` (tasks and clients only).
 
-* topology: `topology` (sub-topologies, tasks, repartition and changelog topics);
-* one rebalance: `leader`, `members` (grouped by client), `member_assignments` (stream threads,
-  withheld tasks, hosts, user data, version probing);
-* task assignors: `high_availability` (the default), `sticky`, `kip1071_sticky` (of the group
-  coordinator), `registry`; those of old releases are in `partage.legacy`;
-* their input and result: `problem`, `assignment_configs`, `task_ids`;
-* shared rules: `standbys`, `rack_aware`, `min_cost_flow`, `task_assignment_utils` (KIP-924);
-* `recorded_application`: an application of a capture as the input file of `partage streams`.
+    topology                sub-topologies, tasks, repartition and changelog topics
+    task_ids                task ids and process ids
+
+One rebalance:
+    leader                  the steps of the group leader
+    members                 members, grouped by client
+    member_assignments      stream threads, withheld tasks, hosts, user data
+
+Task assignors, with those of old releases in `partage.legacy`:
+    problem                 their input and result
+    assignment_configs      the settings that they read
+    registry                assignors by name
+    high_availability       the default: warm-ups, acceptable lag
+    sticky                  the sticky assignors of kafka-streams
+    kip1071_sticky          the group coordinator's
+
+Shared rules:
+    standbys                standby tasks, by load or by client tags
+    rack_aware              exchanges across racks (KIP-925)
+    min_cost_flow           Kafka's ``Graph``
+    task_assignment_utils   ``TaskAssignmentUtils`` (KIP-924)
+
+Recordings:
+    recorded_application    an application of a capture as the input file of `partage streams`
 """
 
 from __future__ import annotations

@@ -1,15 +1,24 @@
 """Kafka's binary formats: decode bytes to plain values or columns, and encode them.
 
-From below:
+The engine:
+    primitives          bounds-checked reading and writing
+    schema              layouts as data
+    messages            Kafka's layouts as JSON documents
+    codec               reads and writes every layout
+    errors              errors with the field and the offset
 
-* `primitives` (bounds-checked reading and writing), `schema` (layouts as data), `messages` (Kafka's
-  layouts as JSON documents), `codec` (the engine that reads and writes all of them), `errors`;
-* records: `batches` (record batches of log segments), `group_log` (``__consumer_offsets``),
-  `metadata_log` (``__cluster_metadata``), `record_json` (records as JSON);
-* user data and payloads of group members: `consumer_protocol` (with `StickyAssignor`'s), `faust`,
-  `member_extras` (Partage's own), `streams` (Kafka Streams);
-* `columns`: compiled readers of offset commits, of classic groups' records, and of the
-  subscriptions of a group's members.
+Records:
+    batches             record batches of log segments
+    group_log           ``__consumer_offsets``
+    metadata_log        ``__cluster_metadata``
+    record_json         records as JSON
+    columns             compiled readers: offset commits, classic groups, subscriptions of a group
+
+Payloads of group members:
+    consumer_protocol   subscriptions and assignments, with `StickyAssignor`'s user data
+    streams             Kafka Streams
+    faust               Faust
+    member_extras       Partage's own
 
 The package is pure: no I/O but its own documents, no clock. Every error is a
 `partage.errors.WireFormatError`. No length or count in received bytes takes memory before it is

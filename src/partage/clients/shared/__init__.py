@@ -1,8 +1,12 @@
 """The client-independent part of an assignor: bytes in, bytes out, no I/O.
 
-Objects of clients, clocks and logs stay outside; measured loads are arguments. `consumer` is the
-member and the leader, `joined` decodes the group's members and removes false claims, `cluster` is
-the leader's metadata, `loads` learns weights, `options` turns keyword arguments into settings.
+Objects of clients, clocks and logs stay outside; measured loads are arguments.
+
+    consumer   the member and the leader; start here
+    joined     decodes the group's members, and removes false claims
+    cluster    the leader's metadata
+    loads      weights that a group learns
+    options    keyword arguments as settings of a strategy
 """
 
 from __future__ import annotations

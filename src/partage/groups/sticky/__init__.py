@@ -1,11 +1,17 @@
 """Kafka's sticky consumer assignors (KIP-54, KIP-429, KIP-881), exact to Kafka 4.3.1.
 
-`api` has the two strategies and the order of their steps. `problem` numbers topics, members and
-slots (partitions, also claimed ones that do not exist) and has their racks. `claims` decodes claims
-(partitions that a member says it owns) and resolves conflicts between them. `constrained` is
-Kafka's algorithm for equal subscriptions, `general` (with its input `general_problem`) the one for
-different subscriptions; `kernels` has their inner loops. `decision` converts a result into a plan.
-`quirks` has Kafka's defects and inputs that no real client sends.
+A claim is a partition that a member says it owns. A slot is a partition's number in a problem;
+claimed partitions that do not exist have one too.
+
+    api               the two strategies, and the order of their steps; start here
+    problem           numbers of topics, members and slots; racks
+    claims            decodes claims, and resolves conflicts between them
+    constrained       Kafka's algorithm for equal subscriptions
+    general_problem   the claims that stay, and unassigned slots: input of `general`
+    general           Kafka's algorithm for different subscriptions
+    kernels           the inner loops of both
+    decision          a result, and its conversion to a plan
+    quirks            Kafka's defects, and inputs that no real client sends
 """
 
 from __future__ import annotations

@@ -1,8 +1,11 @@
 """`partage keys`: how the keys of an input spread over partitions; `analysis` is the entry point.
 
-Modules: `analysis` (request and result), `sources` (files, tables, topics), `columns` (schema,
-serializers, times), `workers` (the first stage; both stages in threads of this process, or in
-Spark's workers), `loads` (second stage), `blocks` (rows between the stages).
+analysis   request and result; start here
+sources    files, tables, topics
+columns    schema, serializers, times
+workers    the first stage; threads of this process or Spark's workers
+loads      the second stage: loads of partitions, moved records, hottest keys
+blocks     rows between the stages
 """
 
 from __future__ import annotations

@@ -5,9 +5,8 @@ Pure: no files, no wall clock, no randomness.
     application          what is simulated: sub-topologies, clients, a trace of events, settings
     application_parser   reads it from JSON and names each malformed field by its path
     recorded_trace       derives the trace from recorded rebalances
-    sweep                entry points: `simulate` one application, `sweep_cells` and
-                         `simulate_cell` many, `standby_gain` with and without one standby of each
-                         task
+    sweep                entry points: `simulate_application`; `sweep_cells` and `simulate_cell` for
+                         many settings; `standby_gain` with and without a standby of each task
     base                 clock, and clients that start, stop and crash, whatever the protocol
     classic_group        a classic group: join phase, and the leader that assigns tasks
     streams_group        a streams group (KIP-1071): the coordinator assigns tasks

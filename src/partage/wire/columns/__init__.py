@@ -1,10 +1,15 @@
 """Columns of byte strings, and compiled decoders for whole columns of records.
 
 `BinaryColumn` and `CodedColumn` have the memory layout of Arrow's binary and dictionary arrays,
-without Arrow. `commits` reads offset commits, `classic_groups` group records of the classic
-protocol; both give the engine's values for every row. Their kernels are in `commit_kernel` and
-`classic_kernels`, and `distinct` numbers equal byte strings. `subscriptions` and `partition_lists`
-read and write what the members of one group and their leader send each other.
+without Arrow. Decoders give the engine's values for every row.
+
+    commits           offset commits
+    commit_kernel     its kernel
+    classic_groups    group records of the classic protocol
+    classic_kernels   its kernels
+    subscriptions     subscriptions of the members of one group
+    partition_lists   lists of partitions in what members and their leader send each other
+    distinct          numbers of equal byte strings
 """
 
 from __future__ import annotations
