@@ -26,7 +26,7 @@ POLICIES = ("eager/range", "consumer/uniform")
 STAGES = ("decode", "histories", "replay")
 #: A stage of many tasks needs them for a fault in the middle: files, groups, rebalances.
 SIZE = Size(600_000, groups=24, commits_a_rebalance=3_000)
-_MINUTES = 10
+_MINUTES = 30
 OnProgress = Callable[[str, int, int], None]
 
 
