@@ -190,8 +190,8 @@ class Targets:
         There is one set for each member and topic. For example, ``[0, 0, 1]`` if the first member
         has partitions of two topics and the second of one.
         """
-        sets = np.diff(self.set_start)
-        return np.repeat(np.arange(len(sets), dtype=np.int32), sets)
+        sets = self.set_start[1:] - self.set_start[:-1]
+        return np.arange(len(sets), dtype=np.int32).repeat(sets)
 
     @cached_property
     def set_sizes(self) -> Int32Array:
@@ -199,7 +199,7 @@ class Targets:
 
         There is one set for each member and topic.
         """
-        return np.diff(self.start)
+        return self.start[1:] - self.start[:-1]
 
     @cached_property
     def set_of(self) -> Int32Array:
@@ -217,7 +217,7 @@ class Targets:
         """
         if not len(self.topic):
             return ()
-        at = np.flatnonzero(selected & (self.set_sizes == 0))
+        at = (selected & (self.set_sizes == 0)).nonzero()[0]
         return tuple(zip(self.member_of_set[at].tolist(), self.topic[at].tolist(), strict=True))
 
 
@@ -334,7 +334,7 @@ class _SentClaims:
         hashes: NDArray[np.uint32],
     ) -> Targets:
         start = np.zeros(len(self.topic) + 1, np.int32)
-        np.cumsum(size, out=start[1:])
+        size.cumsum(out=start[1:])
         uuid_hash = np.append(hashes, np.uint32(0))[self.topic]
         if self.foreign:
             derived = TopicIds.from_names(self.foreign, [None] * len(self.foreign)).java_hash_codes
@@ -584,11 +584,11 @@ class GroupSpec:
             partition = self.partitions_of(topics)[1]
             return partition[~given[partition]]
         # Mostly few partitions are left, and they are already in ascending order.
-        free = np.flatnonzero(~given).astype(np.int32)
+        free = (~given).nonzero()[0].astype(np.int32)
         place = np.full(len(index.topics), len(topics), np.int32)
         place[topics] = np.arange(len(topics), dtype=np.int32)
-        turn = place[np.searchsorted(index.first_partition, free, side="right") - 1]
-        order = np.argsort(turn, kind="stable")
+        turn = place[index.first_partition.searchsorted(free, side="right") - 1]
+        order = turn.argsort(kind="stable")
         return free[order[: int(np.count_nonzero(turn < len(topics)))]]
 
     def require_partition_counts(self, topics: Int32Array) -> None:

@@ -196,11 +196,11 @@ class _PreviousSets:
     @classmethod
     def of(cls, spec: GroupSpec, topics: Int32Array) -> _PreviousSets:
         before = spec.previous_targets
-        total = np.zeros(spec.members, np.int64)
         is_subscribed = np.zeros(len(spec.problem.index.topics) + 1, bool)
         is_subscribed[topics] = True
         subscribed = is_subscribed[before.topic]  # topic -1 is the last one: False
-        np.add.at(total, before.member_of_set[subscribed], before.set_sizes[subscribed])
+        member, size = before.member_of_set[subscribed], before.set_sizes[subscribed]
+        total = np.bincount(member, size, minlength=spec.members).astype(np.int64)
         return cls(subscribed, total)
 
 
@@ -289,8 +289,9 @@ def _find_revoked_in_order(
         return None
     begin = begin + kept
     left = np.maximum(end - begin, 0)
-    first = np.repeat(begin - (np.cumsum(left) - left), left)
-    return (first + np.arange(len(first))).astype(np.int32)
+    first = (begin - (left.cumsum() - left)).repeat(left)
+    positions: Int32Array = (first + np.arange(len(first))).astype(np.int32)
+    return positions
 
 
 def _entries_of_rows(start: Int32Array, rows: Int32Array) -> tuple[Int32Array, NDArray[np.int64]]:
@@ -299,18 +300,19 @@ def _entries_of_rows(start: Int32Array, rows: Int32Array) -> tuple[Int32Array, N
     The second result says for each entry to which element of ``rows`` it belongs. For example, the
     rows 2 and 0 with one and two entries give ``[0, 1, 1]``.
     """
-    sizes = np.diff(start)[rows]
-    rank = np.repeat(np.arange(len(rows)), sizes)
-    first = start[:-1][rows] - (np.cumsum(sizes) - sizes)
+    sizes = (start[1:] - start[:-1])[rows]
+    rank = np.arange(len(rows)).repeat(sizes)
+    first = start[:-1][rows] - (sizes.cumsum() - sizes)
     entries = np.arange(len(rank)) + first[rank]
     return entries.astype(np.int32), rank
 
 
 def _exclusive_sums(values: NDArray[Any], rank: NDArray[np.int64]) -> NDArray[np.int64]:
     # ``rank`` is the ascending group number of each value.
-    before = np.cumsum(values, dtype=np.int64) - values
-    first = np.flatnonzero(np.diff(rank, prepend=-1))
-    since: NDArray[np.int64] = before - np.repeat(before[first], np.diff(first, append=len(rank)))
+    before = values.cumsum(dtype=np.int64) - values
+    begins = np.ones(len(rank), bool)
+    begins[1:] = rank[1:] != rank[:-1]
+    since: NDArray[np.int64] = before - before[begins][begins.cumsum() - 1]
     return since
 
 
@@ -322,9 +324,9 @@ def _append_runs(
     missing: NDArray[np.int64],
 ) -> tuple[Int32Array, Int32Array]:
     # Kept partitions come first, then new ones.
-    end = np.cumsum(kept)
+    end, order = kept.cumsum(), spec.member_order
     given_end = np.zeros(spec.members, np.int64)
-    given_end[spec.member_order] = np.cumsum(missing[spec.member_order])
+    given_end[order] = missing[order].cumsum()
     parts = [(stays, end - kept, end)] if len(stays) else []
     parts.append((free, given_end - missing, given_end))
     return concatenate_runs(parts, spec.members)
