@@ -12,6 +12,7 @@ from partage import kernels
 from partage.history.commit_kernels import RUN
 from partage.history.records import GroupRecord, LogPosition, parse_classic_state
 from partage.history.transactions import Transactions
+from partage.jobs.replay import decoded_rows
 from partage.jobs.replay.decode import decode_table
 from partage.jobs.replay.decoded_rows import DecodedKind
 from partage.jobs.replay.group_rows import read_group_inputs
@@ -87,6 +88,18 @@ def test_columns_give_what_rows_give(size: int, form: kernels.Form) -> None:
     ]  # fmt: skip
     assert {len(one) for one in wanted} == {2, 5}
     assert got == wanted
+
+
+def test_large_batches_are_cut_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch of large rows becomes several batches with the same rows, each of limited size."""
+    monkeypatch.setattr(decoded_rows, "_MOST_BYTES_AT_ONCE", 5_000)
+    batch = ordered().combine_chunks().to_batches()[0]
+    pieces = list(decoded_rows.cut_by_bytes(batch))
+    assert len(pieces) > 10
+    assert pa.Table.from_batches(pieces).equals(pa.Table.from_batches([batch]))
+    for piece in pieces:
+        sizes = [len(value or b"") for value in piece["value"].to_pylist()]
+        assert sum(sizes[1:]) < 5_000
 
 
 def numbers(row: dict) -> list[int]:

@@ -9,12 +9,17 @@ from tests.support.rebuilt import rebalances, rebuilt
 from partage.history.pauses import Pause
 from partage.jobs.replay.spill_files import RebalanceCollector
 from partage.simulation import cumulative as module
+from partage.simulation import recorded_rebalances as reading
 from partage.simulation.commit_statistics import CommitStatistics
 from partage.simulation.context import SimulationContext
 from partage.simulation.costs import recorded_costs
 from partage.simulation.cumulative import simulate_cumulative
 from partage.simulation.policies import Policy
-from partage.simulation.recorded_rebalances import RecordedRebalanceBuilder, recorded_rebalances
+from partage.simulation.recorded_rebalances import (
+    RecordedRebalanceBuilder,
+    count_entries,
+    recorded_rebalances,
+)
 
 #: Bounces, kills and second phases; a migrated group; static members.
 GROUPS = ["c-notify", "checkout-workers", "fulfilment-static"]
@@ -60,6 +65,41 @@ def test_recorded_rebalances_follow_their_generations(group) -> None:
     assert [[a.member for a in s.departures] for s in some] == [
         [a.member for a in s.departures] for s in whole
     ]
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_large_rebalances_are_read_a_few_at_a_time(group, monkeypatch) -> None:
+    """Half an hour is not read ahead if its members and partitions exceed the limit."""
+    found = tuple(recorded_rebalances(rebalances(group), clusters()))
+    limit = 3 * max(count_entries(one.generation) for one in found)
+    monkeypatch.setattr(reading, "MOST_ENTRIES", limit)
+    read, ahead = [], []
+
+    def reader():
+        for one in found:
+            read.append(one.generation)
+            yield one
+
+    def listen(time_ms, consumed) -> None:
+        ahead.append(sum(count_entries(one) for one in read if one.timestamp_ms > time_ms))
+
+    rows = list(simulate_cumulative(reader(), Policy.parse("eager/range"), _world(group, found),
+                                    listen))  # fmt: skip
+    assert {row.generation for row in rows} == {
+        one.generation.generation_number for one in found if one.replayable
+    }
+    assert 0 < max(ahead) <= 2 * limit
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_few_large_rebalances_wait_for_later_ones(group) -> None:
+    """A rebalance is complete earlier if those after it have many members and partitions."""
+    generations = list(rebalances(group))
+    limit = 3 * max(map(count_entries, generations))
+    maker = RecordedRebalanceBuilder(clusters(), lookahead=256, most_entries=limit)
+    for one in generations:
+        list(maker.add_generation(one))
+        assert sum(map(count_entries, maker.pending)) <= limit
 
 
 class _Kept:

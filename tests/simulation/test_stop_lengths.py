@@ -16,6 +16,8 @@ from tests.support.simulated_histories import (
 from partage.history.events import Generation
 from partage.history.records import MemberState
 from partage.history.stop_model import UnreadEstimate, UnreadInterval
+from partage.simulation import stop_lengths
+from partage.simulation.recorded_rebalances import recorded_rebalances
 
 
 def unread(found: Generation, *lengths: tuple[int, str, int]) -> Generation:
@@ -46,6 +48,23 @@ def test_own_has_the_estimate_of_the_record() -> None:
     assert [row.unread.best for row in rows] == [0.0, pytest.approx(4.0)]
     assert (rows[1].unread.p10, rows[1].unread.p90) == (pytest.approx(3.8), pytest.approx(4.2))
     assert [row.unread.best for row in made.recorded()] == [0.0, 4.0]
+
+
+def test_too_many_recorded_intervals_are_forgotten(monkeypatch) -> None:
+    """The oldest ones go with the means of their rebalance; the newest keep their lengths."""
+    monkeypatch.setattr(stop_lengths, "_MOST_INTERVALS", 2)
+    monkeypatch.setattr(stop_lengths, "_LEAST_REBALANCES", 1)
+    made = history(*((1_000 * i, [member("a", (0, 1))], cause("join", "a")) for i in range(1, 5)))
+    found = recorded_rebalances(
+        [unread(one, (0, "a", 100), (1, "a", 100)) for one in made], topics(t=2)
+    )
+    lengths = stop_lengths.RecordedLengths()
+    for one in found:
+        lengths.add_rebalance(one)
+    assert lengths.first_number == 6
+    assert [len(lengths.intervals["t", p].intervals) for p in (0, 1)] == [1, 1]
+    known = [len(lengths.mean_lengths(one.generation_number).by_member) for one in made]
+    assert known == [0, 0, 0, 1]
 
 
 def test_a_policy_that_stops_fewer_partitions_has_less() -> None:

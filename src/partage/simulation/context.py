@@ -24,14 +24,20 @@ from partage.simulation.costs import (
     usual_duration,
 )
 from partage.simulation.metrics import Bounds, CachedJudge, PlanTexts
-from partage.simulation.recorded_rebalances import RecordedRebalance
+from partage.simulation.recorded_rebalances import (
+    MOST_ENTRIES,
+    RecordedRebalance,
+    count_entries,
+)
 from partage.simulation.rounds import SharedProblems
 
 __all__ = ["SimulationContext"]
 
-#: Bounds of the cache of costs, in rebalances times partitions (about 100 MB) and in rebalances;
-#: a full cache is emptied.
+#: Bounds of the cache of costs, in rebalances times partitions (about 100 MB) and in rebalances.
 _MOST_CACHED_CELLS, _MOST_CACHED = 2_000_000, 4_096
+#: Its bound in members and assigned partitions: more than a simulation reads ahead, since costs are
+#: used when a rebalance is read and again when it is simulated.
+_MOST_CACHED_ENTRIES = MOST_ENTRIES * 5 // 4
 
 
 @dataclass(frozen=True)
@@ -107,10 +113,13 @@ class SimulationContext:
         """
         cached = self._costs.get(id(rebalance))
         if cached is None:
-            count = len(self._costs)
-            is_large = count * self.clusters.index.partitions >= _MOST_CACHED_CELLS
-            if is_large or count >= _MOST_CACHED:
-                self._costs.clear()
+            most = min(
+                _MOST_CACHED,
+                _MOST_CACHED_CELLS // max(1, self.clusters.index.partitions),
+                _MOST_CACHED_ENTRIES // max(1, count_entries(rebalance.generation)),
+            )
+            while len(self._costs) > most:  # the oldest ones first
+                del self._costs[next(iter(self._costs))]
             # The entry holds the rebalance, so that the id in the key stays its own.
             cached = self._costs[id(rebalance)] = rebalance, self._compute_costs(rebalance)
         return cached[1]

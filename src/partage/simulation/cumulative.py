@@ -10,7 +10,6 @@ A simulation can store its state, and continue from it when the history has grow
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -51,10 +50,11 @@ from partage.simulation.policy_state import (
 from partage.simulation.recorded_rebalances import (
     Absence,
     RecordedRebalance,
+    WaitingRebalances,
     session_timeout_ms,
 )
 from partage.simulation.rounds import MOST_FOLLOW_UPS, ResolvedPolicy, RoundResult
-from partage.simulation.rows import RowBuilder, RowBuilders, RowCount, RowPosition
+from partage.simulation.rows import RowBuilder, RowBuilders, RowPosition
 from partage.simulation.stop_lengths import RecordedLengths, StopLengths
 
 __all__ = ["simulate_cumulative", "simulate_policies"]
@@ -64,7 +64,7 @@ __all__ = ["simulate_cumulative", "simulate_policies"]
 _LOOKAHEAD_MS = 1_800_000
 _MOST_KEPT = 4_096  # rebalances that may still get rows
 #: Rows that all simulations of a group keep to sort them, and characters of their plans.
-_MOST_ROWS, _MOST_TEXT = 8_192, 64 << 20
+_MOST_ROWS, _MOST_TEXT = 8_192, 16 << 20
 #: Ranks of stored rows (their number is added) and of a checkpoint: before all other actions.
 _STORED_ROW, _CHECKPOINT = -(1 << 40), -(1 << 20)
 
@@ -141,16 +141,16 @@ def _simulate_in_one_pass(
     for _, incarnation in groupby(enumerate(rebalances), lambda one: one[1].generation.incarnation):
         lengths, newest_ms = RecordedLengths(), None
         simulations = create_simulations(lengths)
-        waiting: deque[tuple[int, int]] = deque()
+        waiting = WaitingRebalances(_LOOKAHEAD_MS)
         for position, rebalance in incarnation:
             recorded_ms = rebalance.generation.timestamp_ms
             # The order holds where a broker's clock went back.
             newest_ms = recorded_ms if newest_ms is None else max(newest_ms, recorded_ms)
-            waiting.append((newest_ms, position))
+            waiting.append(newest_ms, position, rebalance)
             lengths.add_rebalance(rebalance)
             for one in simulations:
                 one.schedule_rebalance(position, rebalance, newest_ms)
-            _run_simulations_until(simulations, waiting, newest_ms - _LOOKAHEAD_MS)
+            _run_simulations_until(simulations, waiting, waiting.due_before_ms(newest_ms))
             for one in simulations:
                 if one.exceeds_memory_share(len(simulations)):
                     yield from one.take_rows(len(one.rows) // 2)
@@ -162,16 +162,17 @@ def _simulate_in_one_pass(
 
 
 def _run_simulations_until(
-    simulations: Sequence[_Simulation], waiting: deque[tuple[int, int]], before_ms: int | None
+    simulations: Sequence[_Simulation], waiting: WaitingRebalances, before_ms: int | None
 ) -> None:
     """Run the simulations of all policies up to the time ``before_ms``; None means to the end.
 
     ``waiting`` has the recorded rebalances that are still to be simulated, as (time in ms, position
     in the history). Those that are due are removed.
     """
-    while waiting and (before_ms is None or waiting[0][0] < before_ms):
-        time_ms, position = waiting.popleft()
-        is_between = not waiting or waiting[0][0] > time_ms
+    while (next_ms := waiting.next_ms()) is not None and (before_ms is None or next_ms < before_ms):
+        time_ms, position = waiting.take_next()
+        later_ms = waiting.next_ms()
+        is_between = later_ms is None or later_ms > time_ms
         for one in simulations:
             one.clock.run_scheduled(before_ms=time_ms + 1)
             one.store_state_if_needed(position, time_ms, is_last_at_time=is_between)
@@ -205,7 +206,8 @@ class _Simulation:
         self.cluster = context.clusters.cluster_at(0)
         self.rows: list[SimulatedRebalance] = []
         self.text = 0
-        self.counts: dict[int, RowCount] = {}
+        #: Number of rows of each recorded rebalance, by its `identity`.
+        self.counts: dict[object, int] = {}
         self.continuation = continuation
         #: Receives rows and checkpoints; None if nothing is stored (any more).
         self.store: SimulationStore | None = None if continuation is None else continuation.store
@@ -224,7 +226,6 @@ class _Simulation:
         ``position`` is its index in the group's history. If an earlier run has simulated it, the
         rows that this run stored are scheduled for output instead.
         """
-        self.lengths.add_recorded()
         if self.continuation is not None:
             self.recent.add_rebalance(position, rebalance)
             if self.continuation.is_already_simulated(position):
@@ -354,8 +355,7 @@ class _Simulation:
             at, since_ms, extra = checkpoint.pending
             self.pending = PendingRebalance(recent[at], since_ms, extra)
         for at, steps in checkpoint.steps:
-            if self._row_builder(recent[at]) is not None:
-                self.counts[id(recent[at])].steps = steps
+            self.counts[recent[at].identity] = steps
 
     # -- causes in the record ------------------------------------------------------------------
 
@@ -648,18 +648,11 @@ class _Simulation:
 
     def _row_builder(self, rebalance: RecordedRebalance) -> RowBuilder | None:
         """Return the builder of a rebalance's output rows, or None if it cannot be simulated."""
-        if not rebalance.replayable:
-            return None
-        count = self.counts.get(id(rebalance))
-        if count is None:
-            rows = self.row_builders.row_builder(rebalance)
-            count = self.counts[id(rebalance)] = RowCount(rebalance, rows)
-        return count.rows
+        return self.row_builders.row_builder(rebalance) if rebalance.replayable else None
 
     def _row_count(self, rebalance: RecordedRebalance) -> int:
         """Return how many output rows a recorded rebalance has so far."""
-        count = self.counts.get(id(rebalance))
-        return 0 if count is None else count.steps
+        return self.counts.get(rebalance.identity, 0)
 
     def _add_row_without_rebalance(
         self, rebalance: RecordedRebalance, reason: str, extra_downtime: Absences
@@ -692,7 +685,7 @@ class _Simulation:
             except KeyError:  # too long ago: only what is stored so far can be continued
                 self.store = None
         self.unread_inputs = None
-        self.counts[id(rebalance)].steps += 1
+        self.counts[rebalance.identity] = self._row_count(rebalance) + 1
         self._append(row if row.recompute is None else replace(row, recompute=None))
 
     def _append(self, row: SimulatedRebalance) -> None:

@@ -24,12 +24,15 @@ if TYPE_CHECKING:
     from partage.simulation.metrics import Bounds
 
 __all__ = [
+    "MOST_ENTRIES",
     "STORED_CLASSES",
     "Absence",
     "OwnershipTracker",
     "RecordedCosts",
     "RecordedRebalance",
     "RecordedRebalanceBuilder",
+    "WaitingRebalances",
+    "count_entries",
     "find_departed_members",
     "recorded_rebalances",
     "session_timeout_ms",
@@ -38,6 +41,9 @@ __all__ = [
 _LEFT, _FOLLOW_UP = "leave", "follow-up"
 #: Causes of a departure that the coordinator notices a session timeout later.
 _EXPIRED = frozenset({"expiry", "broker"})
+#: Most members and assigned partitions in a group's incomplete rebalances, and in the rebalances
+#: that a simulation reads ahead. One takes about 400 bytes, with its pause and its unread time.
+MOST_ENTRIES = 250_000
 #: Departed members that may return; the history itself remembers fewer.
 _MOST_ABSENT = 4_096
 
@@ -248,6 +254,13 @@ class RecordedRebalance:
         return tuple(cause.kind for cause in self.generation.causes)
 
     @property
+    def identity(self) -> tuple[int, int, int, bool]:
+        """Values that no other recorded rebalance of the group has."""
+        # A migration has the generation number of the rebalance before it.
+        of = self.generation
+        return of.position.partition, of.position.offset, of.generation_number, of.taken_over
+
+    @property
     def is_migration(self) -> bool:
         """Return whether the rebalance only converts the group between the classic and the consumer
         protocol.
@@ -342,6 +355,15 @@ class OwnershipTracker:
         self._last_owned = self._owned | more
 
 
+def count_entries(generation: Generation) -> int:
+    """Return the number of members and assigned partitions of a generation.
+
+    It shows how much memory the generation needs.
+    """
+    members = generation.first.members
+    return sum(1 + sum(len(numbers) for _, numbers in member.assigned) for member in members)
+
+
 class RecordedRebalanceBuilder:
     """Builder of a group's recorded rebalances from its generations, which are added in order.
 
@@ -354,6 +376,8 @@ class RecordedRebalanceBuilder:
             known.
         lookahead: number of later rebalances to read before a rebalance is yielded, so that returns
             of its members are found; None yields all rebalances at the end.
+        most_entries: most members and assigned partitions of the rebalances that wait for later
+            ones, to bound memory; None for no bound.
     """
 
     def __init__(
@@ -362,8 +386,10 @@ class RecordedRebalanceBuilder:
         session_timeout_ms: int | None = None,
         *,
         lookahead: int | None = None,
+        most_entries: int | None = None,
     ) -> None:
-        self._behind = lookahead
+        self._behind, self._most_entries = lookahead, most_entries
+        self._entries = 0
         self._absences = _AbsenceTracker(session_timeout_ms)
         self._ownership = OwnershipTracker(clusters)
         self._queue: deque[tuple[Generation, list[_Departure], list[Absence]]] = deque()
@@ -375,8 +401,14 @@ class RecordedRebalanceBuilder:
         A rebalance is complete when enough later ones are known to find returning members.
         """
         self._queue.append((generation, *self._absences.find_absences(generation)))
-        while self._behind is not None and len(self._queue) > self._behind:
+        self._entries += count_entries(generation)
+        while self._is_queue_full():
             yield self._build_oldest_rebalance()
+
+    def _is_queue_full(self) -> bool:
+        is_long = self._behind is not None and len(self._queue) > self._behind
+        is_large = self._most_entries is not None and self._entries > self._most_entries
+        return is_long or (is_large and len(self._queue) > 1)
 
     def export_state(self) -> tuple[Any, ...]:
         """Return the state of the builder as values that can be stored between two runs.
@@ -397,6 +429,7 @@ class RecordedRebalanceBuilder:
         self._absences.restore_state(absences)
         self._ownership.restore_state(ownership)
         self._queue = deque(queue)
+        self._entries = sum(map(count_entries, self.pending))
 
     @property
     def pending(self) -> list[Generation]:
@@ -420,6 +453,7 @@ class RecordedRebalanceBuilder:
         The tracked owners of partitions are updated with its assignment.
         """
         generation, departures, returns = self._queue.popleft()
+        self._entries -= count_entries(generation)
         before, self._before = self._before, generation
         if before is not None and generation.incarnation != before.incarnation:
             before = None
@@ -429,6 +463,44 @@ class RecordedRebalanceBuilder:
             departures=tuple(departure.absence for departure in departures),
             returns=tuple(returns),
         )
+
+
+class WaitingRebalances:
+    """Recorded rebalances of a group that were read but not simulated yet, in order of time.
+
+    Args:
+        lookahead_ms: rebalances are read so long before they are simulated, or shorter if more than
+            `MOST_ENTRIES` members and assigned partitions would be in memory.
+    """
+
+    def __init__(self, lookahead_ms: int) -> None:
+        self._lookahead_ms = lookahead_ms
+        self._queue: deque[tuple[int, int, int]] = deque()
+
+    def append(self, time_ms: int, position: int, rebalance: RecordedRebalance) -> None:
+        """Add the next rebalance; ``position`` is its index in the group's history."""
+        self._queue.append((time_ms, position, count_entries(rebalance.generation)))
+
+    def next_ms(self) -> int | None:
+        """Return the time of the next rebalance; None if there is none."""
+        return self._queue[0][0] if self._queue else None
+
+    def take_next(self) -> tuple[int, int]:
+        """Remove the next rebalance, and return its time and its index in the group's history."""
+        return self._queue.popleft()[:2]
+
+    def due_before_ms(self, newest_ms: int) -> int:
+        """Return the time (ms) before which all rebalances have to be simulated now.
+
+        ``newest_ms`` is the time of the newest rebalance.
+        """
+        before_ms = newest_ms - self._lookahead_ms
+        entries = sum(count for _, _, count in self._queue)
+        for time_ms, _, count in self._queue:
+            if entries <= MOST_ENTRIES:
+                break
+            before_ms, entries = max(before_ms, time_ms + 1), entries - count
+        return before_ms
 
 
 def recorded_rebalances(

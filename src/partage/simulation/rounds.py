@@ -322,6 +322,8 @@ def _error_text(error: Exception) -> str:
 
 #: Bytes of an array in a key that are not hashed: hashing takes longer than comparing so few.
 _LONGEST_KEY = 512
+#: A problem without claims takes as much memory as so many plans.
+_MEMBERS_OF_A_PROBLEM = 4
 #: Previous owners that are cached: policies share them only within a rebalance.
 _MOST_OWNERS = 32
 #: Entries of each cache; a full one is emptied. Those of the last rebalances are enough, because
@@ -329,7 +331,7 @@ _MOST_OWNERS = 32
 _MOST_CACHED = 512
 #: Members in the groups of a cache's entries, together, and entries that it may always have: as
 #: many as policies simulate for one rebalance.
-_MOST_CACHED_MEMBERS, _LEAST_CACHED = 1 << 18, 32
+_MOST_CACHED_MEMBERS, _LEAST_CACHED = 1 << 17, 24
 
 
 class JoinedProblem(NamedTuple):
@@ -385,7 +387,7 @@ class SharedProblems:
                 Member(one.state.id, one.topics, rack=one.rack, instance_id=instance)
                 for one, instance in zip(members, instances, strict=True)
             )
-            _make_room(self._without_claims, len(members))
+            _make_room(self._without_claims, _MEMBERS_OF_A_PROBLEM * len(members))
             # The entry holds states and cluster, so that the ids in the key stay theirs.
             problem = Problem(group, cluster)
             _ = problem.subscription_topics, problem.member_rack  # cached: all claims share them
@@ -655,7 +657,7 @@ def max_cache_entries(members: int, largest: int) -> int:
         largest: maximum for a small group.
 
     >>> max_cache_entries(10, 512), max_cache_entries(4_096, 512), max_cache_entries(1 << 20, 512)
-    (512, 64, 32)
+    (512, 32, 24)
     """
     return min(largest, max(_LEAST_CACHED, _MOST_CACHED_MEMBERS // max(1, members)))
 

@@ -39,10 +39,11 @@ from partage.simulation.recorded_rebalances import RecordedRebalance, session_ti
 from partage.simulation.rounds import ResolvedPolicy, RoundResult
 from partage.tables.statuses import CUMULATIVE, DONE, NOT_YET, PER_REBALANCE, RECORDED
 
-__all__ = ["RowBuilder", "RowBuilders", "RowCount", "RowPosition", "recorded_row"]
+__all__ = ["RowBuilder", "RowBuilders", "RowPosition", "recorded_row"]
 
-#: Row builders that policies share; a full cache is emptied.
-_MOST_BUILDERS = 64
+#: Row builders that policies share; a full cache is emptied. A rebalance's rows are built at about
+#: one time under all policies.
+_MOST_BUILDERS = 16
 #: Metrics of a rebalance that does not happen.
 _NO_REBALANCE = PlanMetrics(moved=0, avoidable=0)
 
@@ -313,22 +314,6 @@ class RowBuilders:
             found = RowBuilder.for_rebalance(rebalance, self._context, CUMULATIVE)
             self._builders[id(rebalance)] = found
         return found
-
-
-@dataclass(slots=True)
-class RowCount:
-    """The builder of a recorded rebalance's output rows, and the number of rows built so far.
-
-    Attributes:
-        rebalance: the recorded rebalance; the reference keeps its Python ``id`` unique, by which
-            entries are found.
-        rows: the builder.
-        steps: number of rows so far.
-    """
-
-    rebalance: RecordedRebalance
-    rows: RowBuilder
-    steps: int = 0
 
 
 class RowPosition(NamedTuple):

@@ -19,6 +19,7 @@ them without a rebalance of the others.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -49,8 +50,11 @@ _Pair = tuple[str, int]
 _LATEST_STOP_MS = 10_000
 #: Recorded rebalances whose mean lengths are kept; those of `cumulative` are scheduled ahead.
 _MOST_KEPT = 65_536
-#: Recorded intervals are kept for so long after they end: a rebalance of a policy may be late.
-_KEPT_MS = 1_800_000
+#: Recorded intervals are kept for an hour: rebalances are read half an hour before they are
+#: simulated, and a policy may have them half an hour late.
+_KEPT_MS = 3_600_000
+#: Most recorded intervals that are kept (about 120 MB), unless they are of very few rebalances.
+_MOST_INTERVALS, _LEAST_REBALANCES = 400_000, 4
 #: Longest time until a member handles a heartbeat's answer: it must call ``poll``.
 _POLL_MS = 200
 #: An assignment so long after a classic generation's record is that of a static member that
@@ -155,46 +159,104 @@ class _RebalanceMeans:
     session_ms: int = 0
 
 
+@dataclass(slots=True)
+class _PartitionIntervals:
+    """Recorded times without a consumer of one partition, in log order.
+
+    Attributes:
+        intervals: the intervals.
+        numbers: number of each interval among all intervals of the group, ascending.
+        latest_ms: when each interval or one before it ended, whichever is later; ascending.
+    """
+
+    intervals: list[UnreadInterval] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+    latest_ms: list[int] = field(default_factory=list)
+
+    def append(self, interval: UnreadInterval, number: int) -> None:
+        latest_ms = self.latest_ms[-1] if self.latest_ms else interval.assigned_ms
+        self.intervals.append(interval)
+        self.numbers.append(number)
+        self.latest_ms.append(max(latest_ms, interval.assigned_ms))
+
+    def forget_oldest(self) -> None:
+        del self.intervals[0], self.numbers[0], self.latest_ms[0]
+
+
 class RecordedLengths:
     """Recorded durations in which partitions had no consumer, and their means, for one group.
 
     The simulations of the group under all policies use them. Call `add_rebalance` for every
-    rebalance in order, then `StopLengths.add_recorded` of each simulation.
+    rebalance in order.
 
     Attributes:
-        newest: the recorded intervals of the newest rebalance, each with its partition.
         usual: mean of all intervals so far, of members that left (True) and that stayed (False).
+        intervals: dict from partition to its recorded intervals that are not too old.
+        first_number: number of the oldest interval of ``intervals``.
     """
 
     def __init__(self) -> None:
-        self.newest: list[tuple[_Pair, UnreadInterval]] = []
         self.usual: dict[bool, _Mean] = defaultdict(_Mean)
+        self.intervals: dict[_Pair, _PartitionIntervals] = defaultdict(_PartitionIntervals)
+        self.first_number = 0
+        self._count = 0
+        #: Generation number, time and partitions of each rebalance in ``intervals``.
+        self._rebalances: deque[tuple[int, int, list[_Pair]]] = deque()
         #: Means by number of the rebalance, with its recorded follow-ups.
         self._means: dict[int, _RebalanceMeans] = {}
         self._newest_means = _RebalanceMeans()
+        self._newest_facts: tuple[RecordedRebalance | None, _RebalanceFacts] = (
+            None, _RebalanceFacts(0, 0, ()),
+        )  # fmt: skip
 
     def add_rebalance(self, rebalance: RecordedRebalance) -> None:
         """Add the recorded durations in which partitions had no consumer in the next rebalance.
 
         Call it for every rebalance in order of time.
         """
-        sent = max((m.session_timeout_ms for m in rebalance.generation.first.members), default=0)
+        generation = rebalance.generation
+        sent = max((m.session_timeout_ms for m in generation.first.members), default=0)
         session_ms = sent if sent > 0 else self._newest_means.session_ms
         if not rebalance.is_follow_up:
             self._newest_means = _RebalanceMeans()
-        members, newest = _ids(rebalance), self._newest_means
+        newest = self._newest_means
         newest.session_ms = session_ms
-        self._means[rebalance.generation.generation_number] = newest
+        self._means[generation.generation_number] = newest
         while len(self._means) > _MOST_KEPT:
             del self._means[next(iter(self._means))]
-        self.newest = []
-        for one in rebalance.generation.unread_intervals:
-            if not _restarted_without_rebalance(one, rebalance):
-                self.newest.append(((one.topic, one.partition), one))
+        pairs, members = [], _ids(rebalance)
+        for one in generation.unread_intervals:
+            if not _restarted_without_rebalance(one, rebalance, members):
+                pair = one.topic, one.partition
+                self.intervals[pair].append(one, self._count)
+                self._count += 1
+                pairs.append(pair)
                 has_left = one.member not in members
                 newest.by_member[one.member].add(one)
                 newest.by_fate[has_left].add(one)
                 self.usual[has_left].add(one)
+        self._rebalances.append((generation.generation_number, generation.timestamp_ms, pairs))
+        self._forget_old_intervals(generation.timestamp_ms)
+
+    def _forget_old_intervals(self, now_ms: int) -> None:
+        """Forget intervals that no simulated rebalance needs any more, or that are too many.
+
+        In the second case the rebalance's means are forgotten, too.
+        """
+        while self._rebalances:
+            number, time_ms, pairs = self._rebalances[0]
+            is_large = (
+                self._count - self.first_number > _MOST_INTERVALS
+                and len(self._rebalances) > _LEAST_REBALANCES
+            )
+            if not is_large and time_ms >= now_ms - _KEPT_MS:
+                return
+            self._rebalances.popleft()
+            self.first_number += len(pairs)
+            for pair in pairs:
+                self.intervals[pair].forget_oldest()
+            if is_large:
+                self._means.pop(number, None)
 
     def mean_lengths(self, generation: int) -> _RebalanceMeans:
         """Return the mean durations in which partitions had no consumer in one rebalance, by
@@ -204,6 +266,42 @@ class RecordedLengths:
         empty if the rebalance is unknown or too old.
         """
         return self._means.get(generation) or _RebalanceMeans()
+
+    def facts_of(self, rebalance: RecordedRebalance) -> _RebalanceFacts:
+        """Return what the estimates of all policies need of a recorded rebalance.
+
+        The newest result is cached, because the policies simulate a rebalance one after the other.
+        """
+        known, facts = self._newest_facts
+        if known is not rebalance:
+            facts = _RebalanceFacts.of(rebalance)
+            self._newest_facts = rebalance, facts
+        return facts
+
+
+@dataclass(frozen=True, slots=True)
+class _RebalanceFacts:
+    """Values of a recorded rebalance that do not depend on the policy.
+
+    Attributes:
+        session_ms: the longest session timeout of the members.
+        members: number of members.
+        restarts: intervals of members that restarted without causing a rebalance.
+    """
+
+    session_ms: int
+    members: int
+    restarts: tuple[UnreadInterval, ...]
+
+    @classmethod
+    def of(cls, rebalance: RecordedRebalance) -> _RebalanceFacts:
+        timeouts = [session_timeout_ms(one) for one in rebalance.generation.first.members]
+        ids = _ids(rebalance)
+        return cls(
+            max(timeouts, default=0), len(timeouts),
+            tuple([one for one in rebalance.generation.unread_intervals
+                   if _restarted_without_rebalance(one, rebalance, ids)]),
+        )  # fmt: skip
 
 
 class StopLengths:
@@ -219,15 +317,8 @@ class StopLengths:
 
     def __init__(self, server_session_ms: int, recorded: RecordedLengths) -> None:
         self._server_session_ms, self._recorded = server_session_ms, recorded
-        self._intervals: dict[_Pair, deque[UnreadInterval]] = defaultdict(deque)
-
-    def add_recorded(self) -> None:
-        """Add the recorded durations without a consumer of the newest rebalance to this simulation.
-
-        Call it after each `RecordedLengths.add_rebalance`.
-        """
-        for pair, one in self._recorded.newest:
-            self._intervals[pair].append(one)
+        #: For each recorded interval from this number on, whether it has been used.
+        self._first_number, self._is_used = 0, bytearray()
 
     def estimate_downtime(
         self,
@@ -250,26 +341,32 @@ class StopLengths:
             restarts: whether to add the recorded intervals of members that restarted without
                 causing a rebalance.
         """
-        if rebalance.generation.unread is None:
+        generation = rebalance.generation
+        if generation.unread is None:
             return None
-        means = self._recorded.mean_lengths(rebalance.generation.generation_number)
-        timeouts = [session_timeout_ms(one) for one in rebalance.generation.first.members]
-        sessions = max(timeouts, default=0), len(timeouts)
-        time_ms = rebalance.generation.timestamp_ms
+        means = self._recorded.mean_lengths(generation.generation_number)
+        facts = self._recorded.facts_of(rebalance)
         sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
-        without_own: dict[StopOwner, _StopLength] = {}
-        is_join = was_empty and not rebalance.ids_before
+        # Most stops of a rebalance have few owners, so that owners are compared by identity.
+        without_own: dict[int, _StopLength] = {}
+        self._forget_old_intervals()
         for topic, partition, owner in stops:
-            own = self._take_recorded_interval((topic, partition), owner.members, time_ms)
-            length = without_own.get(owner) if own is None else None
+            own = self._take_recorded_interval(
+                (topic, partition), owner.members, generation.timestamp_ms
+            )
+            length = without_own.get(id(owner)) if own is None else None
             if length is None:
-                length = self._estimate_length(own, owner, means, sessions)
+                length = self._estimate_length(own, owner, means, facts)
                 if own is None:
-                    without_own[owner] = length
+                    without_own[id(owner)] = length
             _add(sums[owner.members[0]], length)
-        for one in rebalance.generation.unread_intervals:
-            if restarts if _restarted_without_rebalance(one, rebalance) else is_join:
-                _add(sums[one.member], _of(one))
+        recorded = facts.restarts if restarts else ()
+        if was_empty and not rebalance.ids_before:  # a join: all members were without partitions
+            is_restart = set(map(id, facts.restarts))
+            recorded = tuple([one for one in generation.unread_intervals
+                              if restarts or id(one) not in is_restart])  # fmt: skip
+        for one in recorded:
+            _add(sums[one.member], _of(one))
         best = sum([one[0] for one in sums.values()])
         below, above = (
             sqrt(sum([(one[i] - one[0]) ** 2 for one in sums.values()])) for i in (1, 2)
@@ -282,22 +379,22 @@ class StopLengths:
         own: UnreadInterval | None,
         owner: StopOwner,
         means: _RebalanceMeans,
-        sessions: tuple[int, int],
+        facts: _RebalanceFacts,
     ) -> _StopLength:
         """Estimate how long (ms) one partition has no consumer in a simulated rebalance.
 
         The estimate is the partition's own recorded duration (``own``) if there is one, else the
-        mean of its last owner's partitions or of the group's. Without any, it follows from
-        ``sessions``: the longest session timeout of the members, and their number.
+        mean of its last owner's partitions or of the group's. Without any, it follows from the
+        longest session timeout of the members, and their number.
         """
-        longest_ms, members = sessions
+        longest_ms = facts.session_ms
         recorded = self._mean_length(owner, means) if own is None else _of(own)
         if owner.protocol == COOPERATIVE:
             length = _estimate_cooperative_handover(means.session_ms or longest_ms, recorded)
         elif owner.protocol is not None:
             length = _estimate_consumer_handover(self._server_session_ms)
         else:
-            length = recorded or _estimate_by_model(owner.session_ms, longest_ms, members)
+            length = recorded or _estimate_by_model(owner.session_ms, longest_ms, facts.members)
         return length.shift_by(owner.later_ms) if owner.later_ms else length
 
     def _mean_length(self, owner: StopOwner, means: _RebalanceMeans) -> _StopLength | None:
@@ -324,25 +421,40 @@ class StopLengths:
         It has the same partition, its last owner is one of ``members``, and it ends after
         ``time_ms`` (the time of the recorded rebalance). The result is None if there is none.
         """
-        intervals = self._intervals.get(partition)
-        if not intervals:
+        known = self._recorded.intervals.get(partition)
+        if known is None:
             return None
-        while intervals and intervals[0].assigned_ms < time_ms - _KEPT_MS:
-            intervals.popleft()
-        for i, one in enumerate(intervals):
+        for i in range(bisect_left(known.latest_ms, time_ms), len(known.intervals)):
+            one = known.intervals[i]
             if one.stopped_ms > time_ms + _LATEST_STOP_MS:
                 return None
-            if one.assigned_ms >= time_ms and one.member in members:
-                del intervals[i]
+            if one.assigned_ms >= time_ms and one.member in members and self._use(known.numbers[i]):
                 return one
         return None
+
+    def _use(self, number: int) -> bool:
+        # Mark a recorded interval as used, unless it is already.
+        at = number - self._first_number
+        if at >= len(self._is_used):
+            self._is_used.extend(bytes(at + 1 - len(self._is_used)))
+        is_new = not self._is_used[at]
+        self._is_used[at] = True
+        return is_new
+
+    def _forget_old_intervals(self) -> None:
+        # The recorded intervals before this number are no longer known.
+        first = self._recorded.first_number
+        del self._is_used[: first - self._first_number]
+        self._first_number = first
 
 
 def _ids(rebalance: RecordedRebalance) -> frozenset[str]:
     return frozenset(m.id for m in rebalance.generation.first.members)
 
 
-def _restarted_without_rebalance(interval: UnreadInterval, rebalance: RecordedRebalance) -> bool:
+def _restarted_without_rebalance(
+    interval: UnreadInterval, rebalance: RecordedRebalance, members: frozenset[str]
+) -> bool:
     """Return whether a partition had no consumer because a member restarted without a rebalance.
 
     A static member (KIP-345) that restarts gets its partitions again without a rebalance.
@@ -353,7 +465,7 @@ def _restarted_without_rebalance(interval: UnreadInterval, rebalance: RecordedRe
     # rejoined between two epochs gets its own partitions again.
     generation = rebalance.generation
     if generation.protocol != "classic":
-        return interval.new_owner == interval.member or interval.new_owner not in _ids(rebalance)
+        return interval.new_owner == interval.member or interval.new_owner not in members
     return interval.assigned_ms > generation.timestamp_ms + _RESTART_MS
 
 

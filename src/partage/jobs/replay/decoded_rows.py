@@ -19,6 +19,7 @@ import marshal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -41,6 +42,7 @@ __all__ = [
     "batch_of_records",
     "batch_of_rows",
     "batch_of_runs",
+    "cut_by_bytes",
     "pack_runs",
     "unpack_runs",
 ]
@@ -256,6 +258,25 @@ class _NameCodes:
     @property
     def list(self) -> list[str]:
         return [*self._code]
+
+
+#: Bytes of packed runs and records that are unpacked at once; unpacked they take ten times as much.
+_MOST_BYTES_AT_ONCE = 4 << 20
+
+
+def cut_by_bytes(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Cut rows of the decode job into batches of limited size, to bound memory.
+
+    A row may have the runs of some 10,000 partitions. Rows are not cut.
+    """
+    from pyarrow import compute
+
+    sizes = compute.fill_null(compute.binary_length(rows.column("value")), 0).to_numpy()
+    number = np.cumsum(sizes, dtype=np.int64) // _MOST_BYTES_AT_ONCE
+    ends = [*(np.flatnonzero(np.diff(number)) + 1).tolist(), len(number)]
+    for first, end in pairwise([0, *ends]):
+        if end > first:
+            yield rows.slice(first, end - first)
 
 
 def unpack_runs(rows: pa.RecordBatch) -> tuple[RunColumns, NDArray[np.int64]]:

@@ -10,7 +10,7 @@ import json
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,13 +43,17 @@ from partage.history.records import (
 )
 from partage.history.storms import StormTracker
 from partage.jobs.replay.capture import LogContext
-from partage.jobs.replay.decoded_rows import BlockReader, DecodedKind, unpack_runs
+from partage.jobs.replay.decoded_rows import BlockReader, DecodedKind, cut_by_bytes, unpack_runs
 from partage.jobs.replay.summary import GroupTotals
 from partage.jobs.replay.tally import ClockCorrections
 from partage.simulation.commit_statistics import CommitRate
 from partage.simulation.costs import RecordedStops, find_recorded_stops, rebalance_duration
 from partage.simulation.metrics import Bounds
-from partage.simulation.recorded_rebalances import OwnershipTracker, find_departed_members
+from partage.simulation.recorded_rebalances import (
+    MOST_ENTRIES,
+    OwnershipTracker,
+    find_departed_members,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -97,12 +101,11 @@ def read_group_inputs(
     with wrong clocks (``clocks``) are corrected.
     """
     reader = BlockReader()
-    for batch in batches:
-        if batch.num_rows:
-            wrong = clocks if clocks is not None and clocks.wrong else None
-            yield from _split_batch(
-                batch if wrong is None else _correct_records(batch, wrong), reader, wrong
-            )
+    for batch in chain.from_iterable(map(cut_by_bytes, batches)):
+        wrong = clocks if clocks is not None and clocks.wrong else None
+        yield from _split_batch(
+            batch if wrong is None else _correct_records(batch, wrong), reader, wrong
+        )
 
 
 def _correct_records(rows: pa.RecordBatch, clocks: ClockCorrections) -> pa.RecordBatch:
@@ -255,7 +258,8 @@ def _pairs(pairs: Pairs) -> list[dict[str, Any]]:
     return [{"topic": topic, "partitions": list(numbers)} for topic, numbers in pairs]
 
 
-#: Rows that wait for later commits; older rows get the duration that is known by then.
+#: Rows that wait for later commits, if their rebalances have at most `MOST_ENTRIES`; older rows get
+#: the duration that is known by then.
 _MOST_PENDING = 256
 #: (incarnation, generation) of a rebalance.
 _Key = tuple[int, int]
@@ -364,12 +368,15 @@ class RebalanceRows:
         self._by_key.setdefault(pending.key, []).append(pending)
         window = max((m.session_timeout_ms for m in generation.first.members), default=0)
         counts = row["cause_kind"] not in ("follow-up", "migration")
-        fed = self._storms.add_rebalance(
-            pending, generation.timestamp_ms, max(window, 0), counts=counts
-        )
+        time_ms = generation.timestamp_ms
+        fed = self._storms.add_rebalance(pending, time_ms, max(window, 0), counts=counts)
         self._pending.extend(fed)
-        while len(self._pending) > _MOST_PENDING:
+        while self._is_full():
             yield self._complete()
+
+    def _is_full(self) -> bool:
+        entries = sum(one.row["members"] + one.row["partitions"] for one, _ in self._pending)
+        return len(self._pending) > _MOST_PENDING or entries > MOST_ENTRIES
 
     def add_pause(self, pause: Pause) -> None:
         """Add a pause in a partition's consumption to the row of the rebalance that caused it."""
@@ -509,8 +516,8 @@ class GroupRows:
     @property
     def rate_by_partition(self) -> dict[tuple[str, int], float]:
         """Records per second of each (topic, partition), measured from the commits so far."""
-        rates = {key: one.records_per_second for key, one in self._traffic.items()}
-        return {key: rate for key, rate in rates.items() if rate is not None}
+        rates = ((key, one.records_per_second) for key, one in self._traffic.items())
+        return {key: rate for key, rate in rates if rate is not None}
 
     def process_input(self, group_input: GroupInput) -> None:
         """Process the group's next records and offset commits; call it with inputs in log order."""
@@ -637,10 +644,7 @@ class GroupRows:
         return pause._replace(last_ms=before, first_ms=after)
 
     def _write_events(self, events: Iterable[Event]) -> None:
-        """Write membership events, such as joins, to table ``events``.
-
-        The events of one log record are numbered from 0.
-        """
+        # The events of one log record are numbered from 0.
         for event in events:
             place, position = self._positions
             position = position + 1 if event.position == place else 0
@@ -663,9 +667,7 @@ class GroupRows:
             self._write("unread", {**at, **interval._asdict()})
 
     def _stopped_partitions(self, generation: Generation) -> RecordedStops:
-        """Return the partitions that had no consumer during the rebalance that began a
-        generation.
-        """
+        """Return the partitions that had no consumer during a generation's rebalance."""
         # The simulation uses the same function, so its results are comparable.
         before = generation.previous
         if before is not None and before.incarnation != generation.incarnation:

@@ -61,7 +61,7 @@ __all__ = [
 ]
 
 #: Rows of a table, and characters of the plans in them, that are in memory before they are written.
-_BUFFER_ROWS, _BUFFER_TEXT = 20_000, 64 << 20
+_BUFFER_ROWS, _BUFFER_TEXT = 20_000, 16 << 20
 #: Beginnings of a task's file names in an appending run: rows that no later record changes, and
 #: rows that later records may change. Names in this order have a group's rows in log order; copies
 #: of complete rows come first.

@@ -433,8 +433,11 @@ def work_units(groups: Sequence[SpilledHistory], *, policies: int, cores: int) -
             whole = tuple(range(len(one.chunks)))
             made.append(WorkUnit(one, whole, every, 2 * cost * policies))
             continue
-        made += [WorkUnit(one, (), (p,), cost) for p in every]
-        made += _split_history(one, policies, max(1, share // max(1, policies)))
+        # Policies in one unit share problems, plans and the reading of the history.
+        together = max(1, 2 * policies * share // cost)
+        parts = [every[p : p + together] for p in range(0, policies, together)]
+        made += [WorkUnit(one, (), part, cost * len(part)) for part in parts]
+        made += _split_history(one, policies, max(1, share // 2))
     return sorted(made, key=lambda u: (-u.cost, u.history.group, u.chunks, u.policies))
 
 

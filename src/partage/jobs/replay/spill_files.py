@@ -40,10 +40,12 @@ from partage.simulation.context import SimulationContext
 from partage.simulation.costs import recorded_costs, usual_duration
 from partage.simulation.metrics import Bounds, CachedJudge
 from partage.simulation.recorded_rebalances import (
+    MOST_ENTRIES,
     Absence,
     RecordedCosts,
     RecordedRebalance,
     RecordedRebalanceBuilder,
+    count_entries,
 )
 
 __all__ = [
@@ -328,7 +330,7 @@ class SpillWriter:
         Rebalances are buffered and written in chunks.
         """
         self._pending.append(rebalance)
-        self._entries += _count_entries(rebalance[0].generation)
+        self._entries += count_entries(rebalance[0].generation)
         if len(self._pending) >= _MOST_REBALANCES or self._entries >= _MOST_ENTRIES:
             self._chunk()
 
@@ -380,18 +382,10 @@ def remove_spill_files(out: str | Path, run_id: str) -> None:
     shutil.rmtree(spill_folder(out, run_id), ignore_errors=True)
 
 
-#: So many rebalances later a rebalance is made: rows of ``rebalances`` wait for as many.
+#: A rebalance is complete so many rebalances later, as its row of ``rebalances`` is; earlier if the
+#: rebalances in between exceed `MOST_ENTRIES`.
 _BEHIND = 256
 _Key = tuple[int, int]
-
-
-def _count_entries(generation: Generation) -> int:
-    """Return the number of members and assigned partitions of a generation.
-
-    It shows how much memory the generation needs.
-    """
-    members = generation.first.members
-    return sum(1 + sum(len(numbers) for _, numbers in member.assigned) for member in members)
 
 
 #: Classes in the stored state of a `RebalanceCollector` besides those of a history.
@@ -414,7 +408,9 @@ class RebalanceCollector:
         self, clusters: ClusterHistory, timeout_ms: int | None, writer: SpillWriter
     ) -> None:
         self._writer, self._timeout_ms = writer, timeout_ms
-        self._builder = RecordedRebalanceBuilder(clusters, timeout_ms, lookahead=_BEHIND)
+        self._builder = RecordedRebalanceBuilder(
+            clusters, timeout_ms, lookahead=_BEHIND, most_entries=MOST_ENTRIES
+        )
         self._clusters = clusters
         self._rebalances: deque[RecordedRebalance] = deque()
         self._rows: deque[dict[str, Any]] = deque()
@@ -457,7 +453,7 @@ class RebalanceCollector:
         It shows how much memory these rebalances need.
         """
         pending = (*self._builder.pending, *(one.generation for one in self._rebalances))
-        return sum(map(_count_entries, pending))
+        return sum(map(count_entries, pending))
 
     def export_state(self) -> tuple[Any, ...]:
         """Return the rebalances that are not complete yet, with the data that completes them later.
@@ -486,8 +482,9 @@ class RebalanceCollector:
 
         ``group`` is the group id. ``rates`` has the records per second of each partition.
         """
-        self._rebalances.extend(self._builder.finish_rebalances())
-        self._spill_complete_rebalances()
+        for rebalance in self._builder.finish_rebalances():
+            self._rebalances.append(rebalance)
+            self._spill_complete_rebalances()
         lengths = (Bounds(*one) for one in zip(self._low, self._high, strict=True))
         return self._writer.finish_group(
             group, CommitStatistics({}, rates, self._intervals), usual_duration(lengths),
