@@ -95,7 +95,7 @@ class Verdict:
 
     Attributes:
         agrees: whether both are equal; None if the strategy cannot be run.
-        why: the reason of a disagreement, `UNEXPLAINED`, or why the strategy cannot be run.
+        why: why they differ, or `UNEXPLAINED`, or why the strategy cannot be run.
         judged_by: name of the strategy that was run; None if none was.
         counts: whether a disagreement would be an error of Partage: its strategy is an exact
             reproduction, and Java clients or the coordinator computed the assignment.
@@ -160,10 +160,10 @@ def _check_streams(generation: Generation, clusters: ClusterHistory) -> Verdict:
 
 
 def _check_migration(generation: Generation) -> Verdict:
-    """Check that the migration of a group to another protocol (KIP-848) did not change its
-    assignment.
+    """Check that a consumer group kept its assignment when it migrated to another protocol
+    (KIP-848).
 
-    ``generation`` is the first one after the migration.
+    ``generation`` is the first rebalance after the migration.
     """
     before = generation.previous
     if before is None:
@@ -340,8 +340,8 @@ def _alternative_owned_partitions(
 ) -> Iterator[tuple[str, ClassicState]]:
     """Yield copies of a group's state in which members report other partitions as owned.
 
-    They are used to search for the input of the leader's assignment. Each item is (description,
-    state).
+    The leader may have ignored the partitions that members sent, or have used its own earlier
+    assignment. Each item is (description, state).
 
     Args:
         state: recorded state of the group.
@@ -394,10 +394,10 @@ def _with_owned_partitions(state: ClassicState, claims: dict[str, Subscription])
 
 
 def _check_target(generation: Generation, clusters: ClusterHistory) -> Verdict:
-    """Compare an assignment that the coordinator computed (KIP-848) with that of Partage's
-    assignor.
+    """Run the coordinator's assignor (KIP-848) on recorded input, and compare the assignment.
 
-    The assignor, such as ``uniform``, is run on the recorded input. ``generation`` has both.
+    ``generation`` is the recorded rebalance: the assignor's input and the assignment that the
+    coordinator computed.
     """
     name = generation.first.strategy or ""
     if all(m.subscription is None for m in generation.first.members):
@@ -448,7 +448,7 @@ def _compute_target(
 
 
 def _has_whole_input(generation: Generation, cluster: Cluster) -> bool:
-    """Return whether the log has the assignor's input, with the previous target of each member."""
+    """Return whether the log has each member's subscription and previous target assignment."""
     # If the log begins later than the group, the target of a member may be missing. All targets are
     # known if together they contain every partition of the subscribed topics.
     if generation.target is None or any(m.subscription is None for m in generation.first.members):

@@ -174,9 +174,9 @@ class CauseFinder:
         return tuple(sorted(causes, key=lambda c: _PRECEDENCE[c.kind]))
 
     def _store_commit_activity(self, generation: Generation, previous: Generation | None) -> None:
-        """Store when each member of a generation last advanced a committed offset.
+        """Store the time at which each member of a consumer group last advanced a committed offset.
 
-        Also store which client ids several members share.
+        Client ids that several members share are stored, too.
         """
         members = () if previous is None else previous.last.members
         known = {m.id: self.state.active.get(m.id) for m in members}
@@ -242,12 +242,11 @@ class CauseFinder:
     def _is_missing_rack_of_failed_broker(
         self, generation: Generation, causes: list[Cause], topics: list[Cause]
     ) -> bool:
-        """Return whether a broker failure caused a rebalance for which the log names changed
+        """Return whether a broker failure caused a rebalance that the log explains by changed
         topics.
 
-        Metadata lacks the rack of a failed broker, which the log records as a topic change.
-        ``causes`` are the causes in the log, ``topics`` those that follow from the cluster
-        metadata.
+        While a broker is down, metadata lacks its rack, which the coordinator takes for a change.
+        ``causes`` are those in the log, ``topics`` those that follow from the cluster metadata.
         """
         # The broker failure is then the only cause.
         if generation.protocol != "consumer" or topics or any(c.kind != "topics" for c in causes):
@@ -310,12 +309,13 @@ class CauseFinder:
     def _explain_join(
         self, member: MemberState, time_ms: int, *, stop_is_known: bool = False
     ) -> Cause:
-        """Return the cause for a joining member: it is new, or it left before and has rejoined.
+        """Return the cause of a rebalance by a joining member: it is new, or it left and has
+        rejoined.
 
         Args:
             member: the member.
             time_ms: when it joined.
-            stop_is_known: whether the time of a departed member is that of its stop, not of its
+            stop_is_known: whether a departed member is stored with the time of its stop, not of its
                 eviction.
         """
         shared = (member.client_id, member.client_host) in self.state.shared
@@ -504,7 +504,9 @@ class CauseFinder:
         return len(members) > 1 and not any(m.id in stayed for m in members)
 
     def _delayed_rebalance(self, member: MemberState, generation: Generation) -> bool:
-        """Return whether a rebalance had to wait until a dead member's session timed out."""
+        """Return whether a rebalance lasted until the session of a member that had died
+        timed out.
+        """
         # The coordinator waits for a dead member, but not for one that sent LeaveGroup. If no other
         # member is missing, the rebalance ends when the dead member's session times out.
         seen = self._last_commit(member)
@@ -517,9 +519,10 @@ class CauseFinder:
         return is_alone and 0 <= over <= self._longest_commit_interval(member) + _SYNC_DELAY_MS
 
     def _eviction_free_ms(self, member: MemberState, timeout: int, recorded: Cause | None) -> int:
-        """Return for how long (ms) after its last heartbeat or commit a member cannot be evicted.
+        """Return the time (ms) after a member's last heartbeat or commit in which it cannot be
+        evicted.
 
-        A member that departs earlier has sent a LeaveGroup.
+        A member that departs within this time has sent a LeaveGroup.
 
         Args:
             member: the member.
@@ -598,14 +601,16 @@ class CauseFinder:
         return min(time_ms, seen + self._longest_commit_interval(member))
 
     def _longest_commit_interval(self, member: MemberState) -> int:
-        """Return the longest usual time (ms) between commits among a member's partitions, or 0."""
+        """Return the longest mean time (ms) between commits of one of a member's
+        partitions, or 0.
+        """
         waits = [self._commits.usual_ms(topic, p) for topic, p in assigned_partitions(member)]
         return max((w for w in waits if w is not None), default=0)
 
     def _rebalance_start_ms(self, departed: MemberState, generation: Generation) -> int:
-        """Estimate when a group's rebalance began (ms), from the commits of remaining members.
+        """Estimate when a group's rebalance began (ms), from the last commits of remaining members.
 
-        They commit when they stop consuming. ``departed`` is a member that left.
+        Members commit when they stop consuming for a rebalance. ``departed`` is a member that left.
         """
         # The record is written at the end of the rebalance, maybe minutes after the member left.
         # Remaining members commit when they stop consuming, so it began before their next commit

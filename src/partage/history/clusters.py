@@ -124,7 +124,7 @@ class ClusterHistory:
             self.__dict__.pop(name, None)
 
     def position_at(self, time_ms: int) -> int:
-        """Return the position of the metadata that was valid at a time (ms); -1 if there is none.
+        """Return the index of the cluster metadata that was valid at a time (ms), or -1 for none.
 
         It is the newest metadata recorded at or before that time.
         """

@@ -275,7 +275,7 @@ class StateChange:
 
     @property
     def follow_up(self) -> bool:
-        """Return whether the same members have the same subscriptions as in the generation before.
+        """Return whether a rebalance changed neither the members nor their subscriptions.
 
         An example is the second of the two rebalances of a cooperative group (KIP-429).
         """

@@ -179,9 +179,10 @@ class GroupHistory:
         }
 
     def commit_values(self) -> list[Any]:
-        """Return the part of the history that offset commits change, as values for JSON.
+        """Return what offset commits change in this history, as values for JSON.
 
-        `resume_commits` restores it.
+        These are each partition's commit statistics, and the log position up to which moves of the
+        coordinator were processed. `resume_commits` restores them.
         """
         # It has the commits of each partition, and the log position up to which coordinator moves
         # were yielded.
@@ -189,7 +190,7 @@ class GroupHistory:
         return [self._pauses.commit_values(), place and [place.partition, place.offset]]
 
     def resume_commits(self, values: Sequence[Any]) -> None:
-        """Restore the part of the history that offset commits change, such as committed offsets.
+        """Restore what offset commits change in this history: each partition's commit statistics.
 
         Args:
             values: result of `commit_values`.
@@ -345,10 +346,11 @@ class GroupHistory:
         yield from epochs.process_record(record)
 
     def _begin_rebalance(self) -> Iterator[HistoryItem]:
-        """Begin a rebalance if the newest record has one: find its causes, and begin its pauses.
+        """Find the causes of a rebalance whose first record was just read, and begin its pauses.
 
         A pause is a time around a rebalance in which a partition has no offset commits. Yield the
-        pauses that are now complete.
+        pauses that are now complete. Nothing happens if the newest record does not begin a
+        rebalance.
         """
         # This happens as soon as the first record is read: causes depend on when members were last
         # active before the rebalance, which later commits would overwrite.

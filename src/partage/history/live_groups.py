@@ -276,7 +276,7 @@ class WatchedGroup:
     def restore_group(
         cls, name: str, history: GroupHistory, state: tuple[Any, ...]
     ) -> WatchedGroup:
-        """Restore the live view of a consumer group from the state that `export_state` returned.
+        """Restore the live view of a consumer group from the values that `export_state` returned.
 
         ``name`` is the group's name, ``history`` its restored history.
         """
@@ -475,7 +475,9 @@ class WatchedGroup:
 
 
 class _Held(NamedTuple):
-    """A group record or offset commit in the queue, until cluster metadata of its time is known.
+    """A group record or offset commit that waits in a queue before it is processed.
+
+    It waits a little, until the cluster metadata of its time is known.
 
     Attributes:
         due_ms: clock time at which it is processed.
@@ -596,10 +598,11 @@ class LiveGroups:
         return self._held[0].due_ms if self._held else None
 
     def replay(self, now_ms: int) -> Iterator[WatchEvent]:
-        """Process the queued records and commits from before the recording was continued.
+        """Process the queued records and commits that were written before the recording was
+        continued.
 
-        Yield the groups' events. Time is that of the log, so a rebalance that is unfinished at its
-        end stays open, and `process_due_records` reports its end. ``now_ms`` is the present time.
+        Yield the events. A rebalance that is unfinished at the end of these records stays open;
+        `process_due_records` later reports its end. ``now_ms`` is the present time.
         """
         newest_ms = 0
         while self._held and self._held[0].due_ms <= now_ms:
@@ -658,8 +661,10 @@ class LiveGroups:
             del self.groups[held.group]
 
     def _track_deadlines(self, name: str, events: Iterator[WatchEvent]) -> Iterator[WatchEvent]:
-        """Yield the events of a group, and store whether its rebalance or deletion is
-        unfinished.
+        """Yield the given events of a group, and store whether it has an unfinished rebalance.
+
+        The clock must end such a rebalance if no record does. A deletion that is not confirmed yet
+        counts as unfinished, too.
         """
         found = list(events)
         if self.groups[name].is_open:

@@ -26,7 +26,8 @@ _MOST_REWOUND = 1 << 48
 
 
 class Pause(NamedTuple):
-    """Time around a rebalance without offset commits of one partition: a row of table ``pauses``.
+    """Time around a rebalance in which one partition had no offset commits: a row of table
+    ``pauses``.
 
     Attributes:
         incarnation, generation: identity of the rebalance.

@@ -342,9 +342,10 @@ def _parse_assignment(raw: bytes) -> _Assigned:
 
 
 def _assignment_fields(pairs: Pairs, version: int, user_data: bytes | None) -> _Assigned:
-    """Return the fields of a member's assignment: partitions, version and user data.
+    """Return a member's assignment as a tuple (partitions, version, user data).
 
-    The standby partitions of a Faust worker are left out, because another worker owns them.
+    The version is that of the encoding. A worker of Faust also has the standby partitions of other
+    workers; they are left out.
     """
     # Faust's workers also consume the changelogs of their standbys, whose owner is another worker.
     if version != FAUST_VERSION or user_data is None:
@@ -514,10 +515,11 @@ class _BatchMembers:
 
 
 class _PayloadColumns:
-    """Lookup of decoded subscriptions and assignments by integer code, in columns of a batch.
+    """Lookup of the subscriptions and assignments that compiled code has decoded in a batch of
+    records.
 
-    The compiled decoder fills the columns. If it could not decode an item, the result is None, and
-    the caller must parse the bytes.
+    Each has an integer code. If the compiled code could not decode it, the result is None, and the
+    caller must parse its bytes.
     """
 
     def __init__(self, found: MemberPayloads) -> None:

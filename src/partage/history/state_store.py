@@ -195,9 +195,10 @@ class _Packer:
         self._count += 1
 
     def _pack_rows(self, sequence: str, rows: Sequence[object]) -> Any:
-        """Pack many objects of one class by columns; return None for other sequences.
+        """Convert a list of many objects of one class to one list per field.
 
-        ``sequence`` is the type code of the result: a list or a tuple.
+        The JSON text becomes shorter. The result is None for short lists and for objects of several
+        classes. ``sequence`` is the code of the result's type: a list or a tuple.
         """
         kinds = set(map(type, rows))
         if len(rows) < _LEAST_ROWS or len(kinds) > 1:
@@ -352,7 +353,10 @@ def _numbers(inner: str, dtype: str) -> np.ndarray[Any, Any]:
 
 
 def _split_by_lengths(items: Any, lengths: np.ndarray[Any, Any]) -> list[Any]:
-    """Split a list or an array into consecutive pieces of the given lengths."""
+    """Split a list or an array into consecutive pieces of the given lengths.
+
+    For example, ``[5, 6, 7]`` with the lengths 2 and 1 becomes ``[[5, 6], [7]]``.
+    """
     if len(items) != int(lengths.sum()) or lengths.min(initial=0) < 0:
         raise ValueError("lengths that do not match")
     ends = lengths.cumsum().tolist()

@@ -24,7 +24,7 @@ _Item = TypeVar("_Item")
 
 @dataclass(slots=True)
 class _PendingRebalance(Generic[_Item]):
-    """A rebalance that may still become part of a rebalance storm.
+    """A recent rebalance of which it is not known yet whether it belongs to a rebalance storm.
 
     A storm is a series of many rebalances in quick succession.
     """
@@ -54,19 +54,19 @@ class StormTracker(Generic[_Item]):
         self._number = 0
 
     def export_state(self) -> tuple[Any, ...]:
-        """Return the rebalances that may still become part of a storm, as values that can be
-        stored.
+        """Return the newest rebalances as plain values that can be stored between two runs.
 
-        `restore_state` takes these values.
+        Later rebalances may still show that these belong to a storm (many rebalances in quick
+        succession). `restore_state` takes the values.
         """
         waiting = [(w.item, w.time_ms, w.window_ms, w.counts, w.storm) for w in self._pending]
         return waiting, self._number
 
     def restore_state(self, state: tuple[Any, ...]) -> None:
-        """Restore the rebalances that may still become part of a storm, from `export_state`'s
-        values.
+        """Restore the newest rebalances from the values that `export_state` returned.
 
-        The tracker then continues with the next rebalance.
+        Later rebalances may still show that these belong to a storm (many rebalances in quick
+        succession). The next call of `add_rebalance` continues from them.
         """
         waiting, self._number = state
         self._pending = deque(_PendingRebalance(*one) for one in waiting)
@@ -122,9 +122,11 @@ class StormTracker(Generic[_Item]):
         return first.item, first.storm
 
     def _assign_storm_number(self, newest: _PendingRebalance[_Item]) -> None:
-        """Give the newest rebalance and those shortly before it the same storm number.
+        """Give the newest rebalance and those shortly before it one storm number, if they are a
+        storm.
 
-        It does nothing if fewer than three lie within a session timeout.
+        A storm has at least three rebalances within one session timeout. If one of them already has
+        a storm number, the others get the same.
         """
         # At least LEAST_REBALANCES are needed within the newest one's session timeout. If one of
         # them already has a storm number, the others get the same number.

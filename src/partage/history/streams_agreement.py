@@ -136,9 +136,10 @@ def check_streams_agreement(generation: Generation, clusters: ClusterHistory) ->
 def _unsupported_reason(
     rebalance: RecordedStreamsRebalance, topology: ObservedTopology
 ) -> str | None:
-    """Return the reason why the tasks of a recorded Streams rebalance cannot be computed, or None.
+    """Return why the tasks of a recorded Kafka Streams rebalance cannot be computed, or None.
 
-    For example, no record shows which tasks read a topic.
+    For example, a topic is assigned, but the records do not show which task reads it. ``topology``
+    is the part of the topology that the records show.
     """
     if rebalance.leader is None:
         return "its leader is not among its members"
@@ -343,9 +344,9 @@ def _plain_assumptions(
 
 
 def _stateful_choices(topology: ObservedTopology) -> list[frozenset[SubtopologyKey]]:
-    """Return the sets of sub-topologies of a Streams application that may have state.
+    """Return possible answers to which sub-topologies of a Streams application have state.
 
-    The records prove state only for some of them. The smallest set comes first.
+    The records prove state only for some of them. Each answer is a set; the smallest comes first.
     """
     # A sub-topology is known to be stateful only if a member reported its offsets, or has a
     # standby.
@@ -359,10 +360,10 @@ def _stateful_choices(topology: ObservedTopology) -> list[frozenset[SubtopologyK
 
 
 def _with_lags(assumption: Assumption, copies: Mapping[TaskId, int]) -> Iterator[Assumption]:
-    """Yield variants of a guess in which most clients lack much of the state of some tasks.
+    """Yield variants of guessed inputs in which most clients lag far behind in some stateful tasks.
 
-    The assignor then creates warm-up tasks. ``copies`` has the number of standby copies of each
-    task with state.
+    The assignor then creates warm-up tasks. ``assumption`` is the guess, ``copies`` the number of
+    standby copies of each stateful task.
     """
     # These are the tasks with more copies than configured standbys (warm-ups), or all tasks.
     standbys = assumption.settings.num_standby_replicas
@@ -451,9 +452,10 @@ class _AssumptionComparison:
     at_ms: int
 
     def count_task_differences(self, assumption: Assumption) -> int:
-        """Count the tasks that differ between the record and the assignor's result for a guess.
+        """Count the tasks that differ between the record and the assignor's result for guessed
+        inputs.
 
-        The result is 0 if all fields are equal. ``assumption`` is the guess.
+        The result is 0 if the assignments are equal. ``assumption`` is the guess.
         """
         sent = self._compute_messages(assumption)
         if sent is None:
@@ -464,9 +466,10 @@ class _AssumptionComparison:
         )
 
     def agreement_result(self, assumption: Assumption) -> StreamsVerdict:
-        """Return the result of the comparison for a guess with which the tasks are exactly equal.
+        """Return the comparison's result for guessed inputs that give exactly the recorded tasks.
 
-        It also says whether larger lags would give the same tasks.
+        The result says that the tasks agree, what was guessed, and whether larger lags would give
+        the same tasks. ``assumption`` is the guess.
         """
         # It also states if the assignment would be the same with all other changelog lags.
         words = None
@@ -485,10 +488,10 @@ class _AssumptionComparison:
         reason: str | None = None,
         further_assumptions: str | None = None,
     ) -> StreamsVerdict:
-        """Build the comparison's result for a guess, with a description of the guess.
+        """Build the result of comparing recorded tasks with those computed from guessed inputs.
 
-        ``agrees`` says whether the tasks are equal, ``reason`` explains a difference,
-        ``further_assumptions`` is added to the description.
+        ``assumption`` is the guess, ``agrees`` says whether the tasks are equal, ``reason``
+        explains a difference. ``further_assumptions`` is added to the description of the guess.
         """
         words = "; ".join(
             filter(None, (assumption.describe_assumption(self.now), further_assumptions))
@@ -497,10 +500,10 @@ class _AssumptionComparison:
         return StreamsVerdict(agrees, reason, words or None, assumption.assignor.name, exact)
 
     def with_other_lags(self, assumption: Assumption) -> Assumption | None:
-        """Search for lengths of changelogs from which the assignor computes exactly the recorded
-        tasks.
+        """Search for changelog lengths with which the assignor computes exactly the recorded tasks.
 
-        Return a copy of the guess with these lengths, or None if there are none.
+        The log lacks these lengths. Return a copy of the guessed inputs (``assumption``) with them,
+        or None if there are none. The search changes the length of one task's changelog at a time.
         """
         # A consumer receives the tasks of its client in the order of lags. The search is a
         # coordinate descent: it changes one task after the other as long as a step reduces the
@@ -524,9 +527,10 @@ class _AssumptionComparison:
         return assumption if best == 0 else None
 
     def _only_consumers_differ(self, assumption: Assumption) -> bool:
-        """Return whether each client has its recorded tasks under a guess, but in other threads.
+        """Return whether each client gets its recorded tasks, but in other threads than recorded.
 
-        A client is a process with one consumer for each thread.
+        A client is a process with one consumer for each thread. ``assumption`` has the guessed
+        inputs of the assignor.
         """
         # Tasks that another consumer must revoke first are not in the record, so the recorded tasks
         # may be a subset.
@@ -547,9 +551,9 @@ class _AssumptionComparison:
         return counts_of(self.seen, self.cluster)
 
     def _run_task_assignor(self, assumption: Assumption) -> StreamsGroupAssignment | None:
-        """Run the task assignor with the inputs of a guess; return None if it fails.
+        """Run the task assignor with guessed inputs; return None if it fails.
 
-        The other inputs are those of the record.
+        The other inputs are those of the record. ``assumption`` is the guess.
         """
         counts = self._counts
         ends: dict[TopicPartition, int] = {}
@@ -581,9 +585,10 @@ class _AssumptionComparison:
             return None
 
     def _compute_messages(self, assumption: Assumption) -> _Sent | None:
-        """Return the assignment that the leader would send to each consumer if a guess were right.
+        """Return the assignment that the leader would send to each consumer under guessed inputs.
 
-        The result is None if the assignor fails or the record has other consumers.
+        The result is None if the assignor fails or the record has other consumers. ``assumption``
+        is the guess.
         """
         planned = self._run_task_assignor(assumption)
         if planned is None or planned.consumers.keys() != self.now.infos.keys():

@@ -31,9 +31,9 @@ class TransactionOutcome(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class RecordOutcomes:
-    """Outcome of each log record's transaction, and when the record takes effect, as columns.
+    """For each log record: the outcome of its transaction, and when the record takes effect.
 
-    It also has the offset and the time at which each record takes effect.
+    Each field is a column with one element per record.
 
     Attributes:
         outcome: the outcome of the record's transaction, an `TransactionOutcome`.

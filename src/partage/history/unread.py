@@ -187,7 +187,10 @@ class UnreadTracker:
                 self.state.java[member.id] = None
 
     def _stop_classic(self, generation: Generation) -> None:
-        """Begin the time without a consumer of partitions that members of a classic group lost."""
+        """Mark the partitions that members of a classic group lost in a rebalance as not consumed.
+
+        Their time without a consumer begins. ``generation`` is the rebalance.
+        """
         # Present members revoked them to rejoin, or by their new assignment. Departed members lost
         # all their partitions.
         at, claims = generation.timestamp_ms, reported_partitions(generation)
@@ -221,7 +224,8 @@ class UnreadTracker:
     def _stop_departed(
         self, generation: Generation, departed: Mapping[str, list[_Pair]], begun: Instant
     ) -> None:
-        """Begin the time without a consumer of partitions whose owners left a classic group.
+        """Mark partitions whose owners left a classic group as not consumed, from the estimated
+        stop on.
 
         Args:
             generation: the rebalance without these owners.
@@ -262,11 +266,10 @@ class UnreadTracker:
     def _stop_unread_assignments(
         self, owner: str, owned_pairs: list[_Pair], time_ms: int
     ) -> list[_Pair]:
-        """Begin the time without a consumer of partitions that a member got after its last
-        ``poll``.
+        """Mark partitions that a member got after its last call of ``poll`` as not consumed.
 
-        Return its other partitions. Some client libraries (librdkafka) join in the background, and
-        so get partitions while the application no longer polls.
+        Some client libraries (librdkafka) rejoin in the background, even if the application no
+        longer polls. Return the member's other partitions.
 
         Args:
             owner: a member that exceeded its max.poll.interval.ms.
@@ -291,7 +294,7 @@ class UnreadTracker:
     def _find_missed_assignments(
         self, generation: Generation, revoked: Mapping[str, list[_Pair]]
     ) -> dict[str, list[_Pair]]:
-        """Return the members that never received their last assignment, and its partitions.
+        """Return the members that never received their last assignment, with its partitions.
 
         They never consumed these partitions, although the log lists them as owners. ``revoked`` has
         the partitions that each member revoked.
@@ -310,10 +313,10 @@ class UnreadTracker:
     def _find_kept_members(
         self, generation: Generation, revoked: Mapping[str, list[_Pair]]
     ) -> list[str]:
-        """Return the static members that did not take part in a rebalance, but are still members.
+        """Return the static members that missed a rebalance but were not evicted.
 
-        They had stopped calling ``poll``. ``revoked`` has the partitions that each member of the
-        generation had before.
+        They had stopped calling ``poll``, while their session had not timed out. ``revoked`` has
+        the partitions that each member of the generation had before.
         """
         # The coordinator waits for members up to the rebalance timeout, then it keeps static ones
         # whose sessions have not timed out. A member that was silent even before did not wait.
@@ -334,7 +337,7 @@ class UnreadTracker:
     def _stop_revoked(
         self, revoked: Mapping[str, list[_Pair]], members: int, time_ms: int
     ) -> Instant:
-        """Begin the time without a consumer of partitions that members revoked in order to rejoin.
+        """Mark the partitions that members revoked before they rejoined as not consumed.
 
         Return the estimated time at which the rebalance began. ``revoked`` has the partitions of
         each owner, ``members`` is the number of members after the rebalance, ``time_ms`` the time
@@ -415,7 +418,7 @@ class UnreadTracker:
     # -- stops ---------------------------------------------------------------------------------
 
     def _store_stalled_members(self, generation: Generation, previous: Generation | None) -> None:
-        """Store which members left because they exceeded ``max.poll.interval.ms``.
+        """Remember the members that left because they exceeded ``max.poll.interval.ms``.
 
         Args:
             generation: the rebalance without them, with its causes.
@@ -458,10 +461,11 @@ class UnreadTracker:
                 stop.stalled = True
 
     def _store_evicted_clients(self, generation: Generation, previous: Generation | None) -> None:
-        """Store which clients a rebalance evicted because their session timed out.
+        """Remember the clients whose members a rebalance evicted by session timeout.
 
-        Clients that share a client id and a host cannot be recognised later, so they are left out.
-        ``generation`` is the rebalance, ``previous`` the one before it.
+        If one rejoins soon, it was alive all the time. Clients with the same client id and host are
+        left out, because they cannot be distinguished. ``generation`` is the rebalance after the
+        evictions, ``previous`` the one before it.
         """
         state = self.state
         evicted = {c.member for c in generation.causes if c.member and c.kind == "expiry"}

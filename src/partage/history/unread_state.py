@@ -171,12 +171,13 @@ def _whole_ms(value: float) -> int:
 
 
 class OwnerStatistics:
-    """Statistics of a group's present and former owners of partitions, such as commit intervals.
+    """Statistics of present and former owners of a group's partitions, such as commit intervals.
 
     The time at which an owner stopped consuming is estimated from them.
 
     Args:
-        state: the state of the group's unread times; it is read, and revocations are counted in it.
+        state: which partitions have a consumer, and settings of members; this class counts
+            revocations in it.
         commits: statistics of the offset commits so far.
         session_timeout_ms: the broker's session timeout, for members that send none; None if
             unknown.

@@ -184,7 +184,11 @@ class RecordedGroup:
 
     @property
     def _longest_sent_s(self) -> float:
-        """Longest session timeout that current members sent, in seconds; 0 if none did."""
+        """Longest session timeout that the group's current members sent when they joined, in
+        seconds.
+
+        It is 0 if no member sent one.
+        """
         return max(0, *(int(row["session_timeout_ms"]) for row in self.members), 0) / 1_000
 
     @property

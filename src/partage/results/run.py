@@ -160,7 +160,8 @@ def open_run(folder: str | Path, run: str | None = None) -> Run:
 class Run:
     """A finished replay: its tables, groups, rebalances and recommendations as Python objects.
 
-    `replay` and `open_run` return it. It reads the output folder when data is needed.
+    A replay simulates the recorded rebalances of consumer groups under other configurations.
+    `replay` and `open_run` return this object. It reads the output folder when data is needed.
 
     Args:
         folder: the output folder.
@@ -527,10 +528,11 @@ def _build_policy_view(
 
 
 def _build_policy_row(figures: PolicyFigures, saves: Estimate | None) -> PolicyResult:
-    """Build the row of one policy (group configuration) in the table that compares policies.
+    """Build the row of one simulated policy (group configuration) in a table that compares
+    policies.
 
-    ``figures`` are the policy's metrics. ``saves`` is the downtime that it saves against the
-    present settings; None if unknown.
+    ``figures`` are the policy's metrics, such as moved partitions. ``saves`` is the downtime that
+    it saves compared with the present settings; None if unknown.
     """
     ends: dict[str, Any] = {}
     for name in ("stopped", "saved", "reread"):

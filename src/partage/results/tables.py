@@ -37,9 +37,10 @@ __all__ = [
 
 
 class ResultRow:
-    """Base class for the rows of a finished replay's tables, such as `RebalanceResult`.
+    """Base class for a row of a replay's result tables, such as `RebalanceResult`.
 
-    Each field of a subclass is a column.
+    A replay simulates recorded rebalances under other settings. Each field of a subclass is a
+    column.
 
     Attributes:
         SHOWN: columns that `TableView` prints; empty for all.

@@ -271,7 +271,7 @@ class _Simulation:
             self.clock.schedule_at(time_ms, restore, rank=_CHECKPOINT)
 
     def schedule_last_rows(self, position: int) -> None:
-        """Schedule the output of stored rows after the last recorded rebalance."""
+        """Schedule the output of the remaining rows that an earlier run has stored."""
         if self.continuation is not None and self.continuation.is_already_simulated(position):
             self._schedule_stored_rows(self.continuation, position, None)
 
@@ -280,7 +280,7 @@ class _Simulation:
         self._append(row.complete_row(self.policy.name, rebalance, self.context, self.lengths))
 
     def store_state_if_needed(self, position: int, time_ms: int, *, is_last_at_time: bool) -> None:
-        """Store the simulation state after a recorded rebalance if a later run is to continue.
+        """Store a checkpoint of the simulation after a recorded rebalance, if one is wanted there.
 
         ``position`` is the rebalance's index in the history. ``is_last_at_time`` is false if the
         next recorded rebalance has the same time.
@@ -601,7 +601,7 @@ class _Simulation:
     ) -> UnreadEstimate | None:
         """Estimate the partition-seconds without a consumer in a simulated rebalance.
 
-        ``stops`` are the partitions that stop; it waited ``longer_ms`` for unresponsive members.
+        ``stops`` are the partitions that stop, ``longer_ms`` is how long it waited for members.
         """
         recorded = self.context.rebalance_costs(rebalance).protocol
         protocol = recorded if self.policy.protocol == OWN else self.policy.protocol
@@ -619,8 +619,8 @@ class _Simulation:
     def _estimate_downtime(
         self, rebalance: RecordedRebalance, inputs: UnreadInputs
     ) -> UnreadEstimate | None:
-        """Estimate the partition-seconds without a consumer in a rebalance, and store the
-        inputs.
+        """Estimate the partition-seconds without a consumer in a rebalance, and store the inputs,
+        so that a later run can repeat the estimate.
         """
         self.unread_inputs = inputs
         return inputs.estimate_downtime(self.lengths, rebalance)
@@ -647,17 +647,17 @@ class _Simulation:
     # -- rows ----------------------------------------------------------------------------------
 
     def _row_builder(self, rebalance: RecordedRebalance) -> RowBuilder | None:
-        """Return the builder of a rebalance's output rows, or None if it cannot be simulated."""
+        """Return the builder of output rows, or None if the rebalance cannot be simulated."""
         return self.row_builders.row_builder(rebalance) if rebalance.replayable else None
 
     def _row_count(self, rebalance: RecordedRebalance) -> int:
-        """Return how many output rows a recorded rebalance has so far."""
+        """Return how many rows of table ``replays`` a recorded rebalance has so far."""
         return self.counts.get(rebalance.identity, 0)
 
     def _add_row_without_rebalance(
         self, rebalance: RecordedRebalance, reason: str, extra_downtime: Absences
     ) -> None:
-        """Add an output row with the reason why a recorded rebalance does not happen."""
+        """Add an output row that says why a recorded rebalance does not happen under the policy."""
         rows = self._row_builder(rebalance)
         resolved = ResolvedPolicy.resolve(self.policy, rebalance)
         if rows is not None and resolved is not None:

@@ -92,9 +92,7 @@ class Absences(NamedTuple):
     away_s: float = 0.0
 
     def add_absences(self, other: Absences) -> Absences:
-        """Return the sum of these partition-seconds and those of other unresponsive members
-        (``other``).
-        """
+        """Return the sum of two amounts of partition-seconds that unresponsive members caused."""
         return Absences(self.bounds + other.bounds, self.away_s + other.away_s)
 
 

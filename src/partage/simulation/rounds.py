@@ -135,7 +135,7 @@ class ResolvedPolicy:
 
     @property
     def reads_claims(self) -> bool:
-        """True if the assignment depends on more than the members' subscriptions.
+        """True if the assignment depends on data that members send besides their subscriptions.
 
         An example are the partitions that they report as owned. It is true for a plug-in, because
         only built-in strategies declare that they ignore such data.
@@ -340,9 +340,9 @@ class JoinedProblem(NamedTuple):
     It has the members, their subscriptions and the partitions that they report as owned.
 
     Attributes:
-        problem: the assignment problem, in which members report the partitions that they own.
-        members: the same problem without reported partitions.
-        content: key for caches: equal for equal problems of these members; None if unknown.
+        problem: the complete input.
+        members: the same input without reported partitions.
+        content: key for caches: equal for equal inputs; None if unknown.
     """
 
     problem: Problem
@@ -591,9 +591,9 @@ def _reported(
 
 
 def equals_dynamic_members(strategy: Strategy, members: Iterable[tuple[str, MemberState]]) -> bool:
-    """Return whether static members (KIP-345) get the same assignment as dynamic ones.
+    """Return whether members get the same assignment if they are simulated as static (KIP-345).
 
-    They do if the strategy uses instance ids only for sorting, and each equals the member id.
+    They do if the strategy uses instance ids only for sorting, and if these equal the member ids.
     Simulations with and without static members then share problems and results.
 
     Args:
@@ -648,12 +648,12 @@ def _is_subscribed(
 
 
 def max_cache_entries(members: int, largest: int) -> int:
-    """Return the maximum number of entries of a cache, fewer for larger groups.
+    """Return the maximum number of entries of a cache, which is smaller for larger groups.
 
-    An entry refers to all members of the group, so this bounds memory.
+    Each entry refers to all members of the group, so the limit bounds memory.
 
     Args:
-        members: number of members of the group; an entry refers to all of them.
+        members: number of members of the group.
         largest: maximum for a small group.
 
     >>> max_cache_entries(10, 512), max_cache_entries(4_096, 512), max_cache_entries(1 << 20, 512)

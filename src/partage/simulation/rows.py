@@ -317,9 +317,9 @@ class RowBuilders:
 
 
 class RowPosition(NamedTuple):
-    """Number and simulated time of an output row.
+    """Number and simulated time of one of the output rows that belong to a recorded rebalance.
 
-    A recorded rebalance may have several rows: the simulated rebalance and its follow-ups.
+    There may be several: the simulated rebalance and its follow-ups.
 
     Attributes:
         step: number of the row, from 0; follow-up rebalances have later numbers.

@@ -65,8 +65,8 @@ _RESTART_MS = 300
 class StopOwner(NamedTuple):
     """The last owner of partitions that have no consumer during a simulated rebalance.
 
-    Partitions with equal owners get equal estimates of the duration, unless their own durations are
-    recorded.
+    How long such a partition has no consumer is estimated from its owner, unless the record has a
+    duration for the partition itself.
 
     Attributes:
         members: ids of the last owner, the newest first.
@@ -107,9 +107,9 @@ class _StopLength(NamedTuple):
     p90: float
 
     def shift_by(self, later_ms: float) -> _StopLength:
-        """Return this estimate plus a time (``later_ms``, in ms), but at least 0.
+        """Return this estimated time without a consumer, longer by ``later_ms``, but at least 0.
 
-        The time is negative if the partition gets its new owner earlier than recorded.
+        ``later_ms`` is negative if the partition gets its new owner earlier than recorded.
         """
         best, p10, p90 = self
         return _StopLength(
@@ -143,9 +143,10 @@ class _Mean:
 
 @dataclass(slots=True)
 class _RebalanceMeans:
-    """Mean durations in which partitions had no consumer in one recorded rebalance, by member.
+    """Mean times in which partitions had no consumer in one recorded rebalance, for each last
+    owner.
 
-    There is also a mean for all members that left, and one for all others.
+    There is also a mean over all owners that left, and one over all that stayed.
 
     Attributes:
         by_member: dict from member id to its mean.
@@ -383,8 +384,8 @@ class StopLengths:
     ) -> _StopLength:
         """Estimate how long (ms) one partition has no consumer in a simulated rebalance.
 
-        The estimate is the partition's own recorded duration (``own``) if there is one, else the
-        mean of its last owner's partitions or of the group's. Without any, it follows from the
+        The estimate is the partition's own recorded duration (``own``), else the mean of its last
+        owner's partitions, else that of the group. If nothing was recorded, it follows from the
         longest session timeout of the members, and their number.
         """
         longest_ms = facts.session_ms
@@ -415,11 +416,10 @@ class StopLengths:
     def _take_recorded_interval(
         self, partition: _Pair, members: tuple[str, ...], time_ms: int
     ) -> UnreadInterval | None:
-        """Remove and return the recorded time without a consumer that corresponds to a simulated
-        one.
+        """Find the recorded interval without a consumer for a partition that stops in a simulation.
 
-        It has the same partition, its last owner is one of ``members``, and it ends after
-        ``time_ms`` (the time of the recorded rebalance). The result is None if there is none.
+        An interval is found only once. Its last owner is one of ``members``, and it ends after
+        ``time_ms``, the time of the recorded rebalance. The result is None if there is none.
         """
         known = self._recorded.intervals.get(partition)
         if known is None:

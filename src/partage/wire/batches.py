@@ -61,7 +61,7 @@ _SMALLEST_RECORD = 7
 
 
 class ChecksumError(WireFormatError):
-    """Error for a record batch whose bytes are damaged: they do not match its CRC-32C checksum."""
+    """Error for a damaged record batch: its bytes do not match its CRC-32C checksum."""
 
 
 class OldMagicError(UnsupportedVersionError):
@@ -212,8 +212,9 @@ def batches_of(
 def offset_after_batch(data: bytes | memoryview, offset: int) -> int | None:
     """Return the offset at which a reader can continue after a damaged record batch.
 
-    It is one more than the last offset of the first batch in ``data`` that ends at ``offset`` or
-    later. Only headers are read. The result is None if a header is damaged too.
+    ``data`` is a part of the log, ``offset`` is an offset in the damaged batch. The result is that
+    batch's last offset plus 1, read from its header. It is None if ``data`` lacks the batch or a
+    header is damaged.
 
     >>> offset_after_batch(b"", 0) is None
     True

@@ -46,10 +46,10 @@ class Codec(NamedTuple):
 
 
 class _MessageLayout(NamedTuple):
-    """The settings from which the decoder and encoder of one message version are built.
+    """The settings with which the decoder and encoder of one message version are built.
 
-    ``flexible`` says whether the version has compact lengths and tagged fields. ``replaced`` maps a
-    type, such as ``[]TaskId``, to the caller's codec for it.
+    ``flexible`` says whether the version has compact lengths and tagged fields (KIP-482).
+    ``replaced`` maps a type, such as ``[]TaskId``, to the caller's codec for it.
     """
 
     name: str
@@ -156,7 +156,8 @@ def codec_with_replacements(message: Message, version: int, replaced: Mapping[st
 
 
 def set_location(error: WireFormatError, field: str, version: int) -> None:
-    """Add the path of the enclosing field and the message version to a decoding error.
+    """Add the field path and the message version to an error that was raised while decoding a
+    field.
 
     The error is changed in place; the caller raises it again.
     """

@@ -90,7 +90,7 @@ def append_trailer(data: bytes | None, extras: Extras) -> bytes:
 def split_trailer(data: bytes | None) -> tuple[bytes | None, Extras | None]:
     """Split a member's user data into the strategy's own bytes and the data that Partage appended.
 
-    The second part is None if there is no valid one.
+    The second part is None if nothing valid was appended.
 
     >>> split_trailer(b"no trailer"), split_trailer(b"PTG1"), split_trailer(None)
     ((b'no trailer', None), (b'PTG1', None), (None, None))

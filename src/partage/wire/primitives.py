@@ -181,7 +181,7 @@ class ByteReader:
         return decode_utf8(self.data[start:stop])
 
     def not_null(self, length: int) -> int:
-        """Return a decoded length, or raise an error if it means null.
+        """Check that the length of a string or array does not mean null, and return the length.
 
         Raises:
             LengthError: the length is negative, which means null.
@@ -203,11 +203,17 @@ class ByteReader:
         return length
 
     def read_string(self) -> str:
-        """Read a string after its length (int16); a negative length (null) is an error."""
+        """Read a length (int16), then a UTF-8 string of that many bytes.
+
+        Raises:
+            LengthError: the length is negative, which means null.
+        """
         return self.read_text(self.not_null(self.read_int16()))
 
     def nullable_string(self) -> str | None:
-        """Read a string after its length (int16); return None for a negative length."""
+        """Read a length (int16), then a UTF-8 string of that many bytes; None if the length is
+        negative.
+        """
         length = self.read_int16()
         return None if length < 0 else self.read_text(length)
 
@@ -228,7 +234,9 @@ class ByteReader:
             raise LengthError(str(error), offset=start, field="") from None
 
     def read_utf16(self) -> str | None:
-        r"""Read a string of UTF-16 code units after its length (int32), or None for a length <= 0.
+        r"""Read a length (int32), then a string of that many UTF-16 code units.
+
+        The result is None if the length is 0 or negative.
 
         >>> ByteReader(b"\0\0\0\1\0a").read_utf16(), ByteReader(bytes(4)).read_utf16()
         ('a', None)
@@ -304,7 +312,7 @@ class ByteWriter:
         self.buffer.append(value)
 
     def raw(self, data: bytes) -> None:
-        """Append bytes without a length before them."""
+        """Append bytes as they are, without a length before them."""
         self.buffer += data
 
     def encode_utf8(self, value: object) -> bytes:
@@ -321,7 +329,7 @@ class ByteWriter:
         return data
 
     def write_string(self, value: object) -> None:
-        """Append a string as its length (int16) and its UTF-8 bytes; None is an error."""
+        """Append a string: first its length (int16), then its UTF-8 bytes; None raises an error."""
         data = self.encode_utf8(value)
         self.write_int16(len(data))
         self.buffer += data
@@ -342,10 +350,9 @@ class ByteWriter:
         self.buffer += data
 
     def write_utf16(self, value: str | None) -> None:
-        r"""Append a string's length in UTF-16 code units (int32), and its bytes as in
-        ``writeChars``.
+        r"""Append a string: first its number of UTF-16 code units (int32), then these units.
 
-        ``writeChars`` is Java's method. None is written like an empty string.
+        The bytes are those of Java's ``writeChars``. None is written like an empty string.
 
         >>> writer = ByteWriter()
         >>> writer.write_utf16("a"); bytes(writer.buffer)
