@@ -48,18 +48,21 @@ class TransportProblem:
     """Partitions to assign and members that can own them, with the cost of each pair.
 
     It is a transportation problem: classes of equivalent partitions are sent to groups of
-    equivalent members at least cost. A claimant is a previous owner that may keep a partition.
+    equivalent members at least cost. A claimant is a previous owner that may keep a partition. C is
+    the number of classes, K of pairs of class and claimant, A of pairs of class and group.
 
     Attributes:
         supply: int64[C], partitions of each class.
         group: int64[members], group of each member, -1 for a member that may own nothing.
         groups: number of groups of members with equal costs.
-        keep_class, keep_member, keep_most, keep_cost: int64[K], the claims: class, claimant,
-            maximum number of partitions that it may keep, and the cost of each. Claims on one class
-            concern distinct partitions, unless ``keep_class`` is a class of contested partitions,
-            whose whole supply each claimant may keep.
-        free_class, free_group, free_cost: int64[A], class, group and cost of a move.
-        loads: int64[n], the loads that majorise the plan's; members beyond n count as zero.
+        keep_class, keep_member, keep_most, keep_cost: int64[K], partitions that may stay: class,
+            claimant, their maximum number, and the cost of each. Pairs with the same class concern
+            distinct partitions, unless ``keep_class`` is a class of contested partitions, whose
+            whole supply each claimant may keep.
+        free_class, free_group, free_cost: int64[A], partitions that move: class, group, cost of
+            each.
+        loads: int64[n], limits of the members' sorted loads: the k largest loads of the result
+            together are at most the k largest of these, for each k; members beyond n count as zero.
     """
 
     supply: IntArray
@@ -144,7 +147,7 @@ def find_cheapest_plan(problem: TransportProblem) -> CheapestPlan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FlowNetworkLayout:
-    """Numbering of the nodes of the flow network that finds the cheapest assignment of partitions.
+    """Numbers of the nodes in the flow network that finds the cheapest assignment of partitions.
 
     Interchangeable members share a node, called a unit. A member that may keep partitions is a
     separate unit.
@@ -179,9 +182,10 @@ class FlowNetworkLayout:
 
     @property
     def drain_node(self) -> int:
-        """Number of an extra node from which flow is rerouted to lower the largest member loads.
+        """Number of an extra node of the flow network, used to lower the largest member loads.
 
-        Only a network built with ``with_drain=True`` has this node.
+        Flow that leads to highly loaded members is sent through this node to other members. Only a
+        network built with ``with_drain=True`` has it.
         """
         return self.source + 2
 

@@ -59,10 +59,13 @@ class BestLoads:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Result:
-    """Arrays into which the solver writes the most even assignment, part by part.
+    """The most even assignment, as arrays that the solver fills part by part.
+
+    It has numbers of partitions for classes: topics with equal subscribers form a class, and so do
+    members with equal subscriptions.
 
     Attributes:
-        total: int64[member classes], partitions of each class of members with equal subscriptions.
+        total: int64[member classes], partitions that each class of members gets.
         level: int64[topic classes], a load for each class of topics, which proves optimality (see
             `BestLoads`).
         share: int64[A], partitions that go from each class of topics to each class of members.
@@ -75,9 +78,10 @@ class _Result:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Subproblem:
-    """Some topics of a consumer group and the members that get their partitions, solved separately.
+    """A part of the assignment problem that is solved separately: some topics and some members.
 
-    A class contains topics with equal subscribers, or members with equal subscriptions.
+    The partitions of these topics go to these members only. A class contains topics with equal
+    subscribers, or members with equal subscriptions.
 
     Attributes:
         topics: indices of the topic classes in the whole problem.

@@ -332,7 +332,8 @@ def _add_flow_of_kept_partitions(
 class PlanFlows:
     """Numbers of partitions that stay or move in an assignment with the fewest moves.
 
-    A claimant is a previous owner that may keep a partition; a contested class has several.
+    Partitions are counted by class: those that equal previous owners may keep (claimants) and equal
+    members subscribe to. A class with several claimants is contested.
 
     Attributes:
         claim: int64, for each class with one claimant, the partitions that stay with it.

@@ -151,19 +151,21 @@ def _max_kept_partitions(problem: TransportProblem, max_load: int, members: int)
 
 @dataclass(slots=True, eq=False)
 class _LargestLoadReduction:
-    """Algorithm that lowers the largest loads with a limited number of partition moves.
+    """Algorithm that makes the largest member loads smaller with a limited number of partition
+    moves.
 
-    Load level k stands for the members with at least k partitions. The algorithm minimises the
-    number of these members, for the highest level first.
+    A load is a number of partitions. For each load k, from the highest down, the algorithm
+    minimises the number of members with at least k partitions.
 
     Attributes:
         network: flow network whose cheapest flow is the assignment.
         layout: the numbers of its nodes.
-        step, drain: the arcs from load levels to the sink, and from the source to load levels.
+        step, drain: for each load k, the arc to the sink, and the arc from the source by which flow
+            is rerouted.
         spare: moves that are left.
         top_price: a dual price above any number of moves.
         proofs: see `LimitedLoads`.
-        _stuck: bool[nodes], nodes that the current levels reach if none can be lowered; else None.
+        _stuck: bool[nodes], nodes that the current loads reach if none can be lowered; else None.
     """
 
     network: FlowNetwork
@@ -199,9 +201,9 @@ class _LargestLoadReduction:
                 size = len(block) // 2
 
     def _members_reaching(self, index: int) -> int:
-        """Return how many members may own more than ``index`` partitions.
+        """Return how many members may own more than ``index`` partitions, at the current limits.
 
-        It is the current capacity of an arc of the flow network.
+        The limit is the capacity of an arc of the flow network.
         """
         arc = 2 * int(self.step[index])
         return int(self.network.left[arc] + self.network.left[arc + 1])

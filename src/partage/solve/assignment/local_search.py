@@ -156,8 +156,8 @@ def remove_excess_partitions(plan: WeightedPlan, fair_loads: FloatArray) -> None
 def return_to_previous_owners(plan: WeightedPlan) -> None:
     """Swap partitions back to their previous owners where that does not raise the largest load.
 
-    It follows an assignment that ignored previous owners. Partitions that must have one owner are
-    swapped together. ``plan`` is changed in place.
+    ``plan`` is an assignment that was made without regard to previous owners; it is changed in
+    place. Partitions that must have one owner are swapped together.
     """
     weight, kind, speed = plan.items.weight, plan.items.kind, plan.members.speed
     ceiling = float(plan.relative_loads.max(initial=0.0)) * (1 + 1e-12)
@@ -275,7 +275,7 @@ def _start_from_claims(
 ) -> None:
     """Assign partitions to their previous owners, and all others to the least loaded members.
 
-    From this start, the local search moves few partitions.
+    The local search that starts from this assignment moves few partitions.
 
     Args:
         plan: the assignment without owners; changed in place.

@@ -324,11 +324,12 @@ class _TabuSearch:
         return float(change[row, column]), int(rows[row]), int(others[column])
 
     def _swap_candidates(self, item_count: int, overload: FloatArray) -> IntArray:
-        """Return the items that the tabu search may swap with those that should leave their owner.
+        """Return the partitions that may be swapped against partitions of overloaded members.
 
-        An item is a partition, or several with one owner. There are ``item_count`` items to be
-        moved. If all pairs are too many, only items of the least loaded members are tried.
-        ``overload`` is the load of each member above its limit (float64[members]).
+        If there are too many pairs, only partitions of the least loaded members are returned. An
+        item is a partition, or several with one owner; ``item_count`` is the number of items that
+        should leave their owner. ``overload`` is the load of each member above its limit
+        (float64[members]).
         """
         most = max(1, _MOST_PAIRS // item_count)
         if most >= len(self.owner):
@@ -337,7 +338,8 @@ class _TabuSearch:
         return np.sort(np.argsort(overload[self.owner], kind="stable")[:most])
 
     def _penalty_of_moves(self, added_moves: FloatArray) -> FloatArray:
-        """Return how candidate exchanges change the number of moves above the limit (float64).
+        """Return how candidate exchanges change the excess of moves over the allowed number
+        (float64).
 
         ``added_moves`` is the number of moves that each candidate adds, negative if it saves some.
         """

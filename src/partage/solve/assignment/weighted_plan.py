@@ -29,15 +29,15 @@ FloatArray = NDArray[np.float64]
 class Items:
     """The partitions to assign, with their weights, previous owners and rack costs.
 
-    An item is a partition, or several that must have one owner. Items that the same members may own
-    form a class.
+    An item is a partition, or several partitions that must have one owner. Items that the same
+    members may own form a class. n is the number of items.
 
     Attributes:
         weight: float64[n], weight of each item (whole numbers).
         kind: int64[n], class of each item.
         open_groups: for each class, the groups of members that may own its items.
-        cost: int64[profiles, columns], rack costs; `Members.column` has the column of each member
-            group.
+        cost: int64[profiles, columns], rack costs: for each set of equal items (profile) the cost
+            with each group of members (`Members.column`).
         profile: int64[n], the row of each item in ``cost``.
         owned: int64[n], how many partitions of the item had an owner.
         homes: dict from item to a dict from previous owner (members ascending) to how many of these

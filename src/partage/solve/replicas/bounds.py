@@ -96,10 +96,10 @@ def find_dual_prices(
 def moved_bytes_bound(
     task: ReplicaTask, max_imbalance: Mapping[str, int], prices: Floats, total: float
 ) -> float:
-    """Return the lower bound of the bytes moved that given dual prices prove (Lagrangian bound).
+    """Return a lower bound of the bytes that any plan must move, computed from dual prices.
 
-    A dual price is the cost of using one more unit of a broker's or rack's resource. Every plan
-    with at most ``max_imbalance`` moves at least as many bytes as the bound.
+    It is the Lagrangian bound. A dual price is the cost of using one more unit of a broker's or
+    rack's resource. The bound holds for every plan with at most ``max_imbalance``.
 
     Args:
         task: cluster, brokers to use and balance limits.
@@ -191,8 +191,8 @@ class _LagrangianBound:
         moves: whether the cost is the bytes moved; otherwise it is the imbalance of one resource.
         scale: float64[4, brokers + racks], converts a step of the search into prices. A mean
             replica has the same weight in each resource, and a rack as much as all its brokers.
-        parts: (kind, columns of its prices, name of its figure, rank of that figure), for brokers
-            and racks.
+        parts: for the brokers and the racks of each resource: the resource, their columns in the
+            prices, the name of their measure of imbalance, and its rank in importance.
     """
 
     def __init__(self, task: ReplicaTask, figures: Mapping[str, int], name: str) -> None:
@@ -244,10 +244,11 @@ class _LagrangianBound:
         return np.clip(prices, -self.most, self.most)
 
     def initial_prices(self) -> Floats:
-        """Return the dual prices (costs per unit of a resource) at which the search begins.
+        """Return the dual prices (costs per unit of a resource) at which the search for a bound
+        begins.
 
-        Several guesses are compared by the lower bound that they prove. Each guess sets the prices
-        of one resource whose balance limits are missed at present.
+        Several guesses are tried, and the one that proves the highest lower bound is returned. Each
+        guess sets the prices of brokers and racks that are outside their balance limits at present.
         """
         task, cluster = self.task, self.task.cluster
         nothing = np.zeros(task.low.shape)
@@ -286,10 +287,11 @@ class _LagrangianBound:
         return best
 
     def _cost_of_last_removal(self, excess: Floats) -> Floats:
-        """Return the cost of the n-th cheapest move away from each broker with n replicas too many.
+        """Return the cost at which each broker with too many replicas gets rid of the last excess
+        one.
 
-        Such a broker must lose at least n replicas, and this is the most expensive of the n
-        cheapest moves. The result is float64[brokers + racks]; it is 0 for racks and other brokers.
+        If a broker has n replicas too many, the result is the number of bytes that its n-th
+        cheapest move copies. It is 0 for racks and for other brokers (float64[brokers + racks]).
         ``excess`` is n for each broker.
         """
         cluster = self.task.cluster
@@ -318,12 +320,13 @@ class _LagrangianBound:
         return np.concatenate([held, np.array(sums).reshape(len(held), -1)], axis=1)
 
     def subgradient(self, prices: Floats, use: Floats) -> Floats:
-        """Return a direction of dual prices in which the lower bound rises (a subgradient).
+        """Return how to change the dual prices so that the proven lower bound rises (a
+        subgradient).
 
-        It is the amount in use minus a balance limit: the upper limit for a positive price, the
-        lower limit for a negative one. At price 0 it is the limit that is missed. ``use`` has the
-        amount of each resource on each broker and rack; it and the result are float64[4, brokers +
-        racks].
+        The dual price of a broker or rack must rise where it uses more than its upper balance
+        limit, and fall where it uses less than its lower limit. The result is the difference
+        between use and limit, positive or negative. ``use`` is the amount of each resource on each
+        broker and rack; it, the prices and the result are float64[4, brokers + racks].
         """
         over, under = use - self.high, use - self.low
         over[self.unbounded] = 0.0
@@ -333,10 +336,11 @@ class _LagrangianBound:
 
 
 class ChoiceArrays(NamedTuple):
-    """Arrays from which compiled code chooses the cheapest brokers of each partition.
+    """Input of the compiled code that chooses the cheapest brokers of each partition, as arrays.
 
     P is the number of partitions, R of current replicas, B of brokers. A broker has 4 limited
-    resources: capacity, number of replicas, bytes and load.
+    resources: capacity, number of replicas, bytes and load. The code is a step of the search for
+    lower bounds, where each resource of a broker has a price.
 
     Attributes:
         start: int64[P + 1], where each partition's new replicas begin (compressed rows, CSR).
@@ -594,8 +598,8 @@ def _choose_by_racks(broker_prices, rack, rack_low, rack_high, best, best_at, re
     """Choose a partition's cheapest brokers in a cluster that has fewer racks than replicas.
 
     First each rack gets as many replicas as the rack rule requires, on its cheapest brokers. Then
-    the cheapest other brokers follow, up to the upper limits of their racks. Prices and numbers are
-    written to ``best`` and ``best_at``; their count is returned.
+    the cheapest other brokers follow, up to the upper limits of their racks. The prices and index
+    numbers of the chosen brokers are written to ``best`` and ``best_at``; their count is returned.
     """
     n = 0
     for needed in (1, 0):

@@ -46,14 +46,14 @@ _KEPT, _SURPLUS, _NEW = range(3)
 
 
 class LargePlacement(NamedTuple):
-    """Brokers of the largest partitions in a near-optimal solution of a reassignment.
+    """Brokers chosen for the largest partitions of a cluster before all others are placed.
 
-    They are fixed first, because a large partition limits where the others can go. A linear
-    programme may divide a partition among brokers; such a partition is left out.
+    They come from a near-optimal solution of the reassignment, because a large partition limits
+    where the others can go. The linear programme may divide a partition among brokers; such a
+    partition is left out.
 
     Attributes:
-        brokers: dict from each large partition that the solution does not divide to its brokers
-            (int64[factor], ascending).
+        brokers: dict from each undivided large partition to its brokers (int64[factor], ascending).
         max_imbalance: dict from a measure of imbalance to the most that the solution may have.
         prices: float64[4, brokers + racks], dual prices of the balance limits.
     """
@@ -176,16 +176,17 @@ class _Rows:
 class _Programme:
     """Mixed-integer programme that chooses the brokers of the largest partitions in a reassignment.
 
-    For each broker it chooses one case: which large partition, if any, is the largest on the
-    broker. Case q has the large partition q and none that is larger; the last case has none. T is
-    the number of classes of partitions of similar size, B of brokers, and Q of cases of a broker.
-    The first classes are the large partitions.
+    For each broker it chooses one case: which of the large partitions is the largest on this
+    broker. Case q stands for large partition q; the last case means that the broker has no large
+    partition. Other partitions of similar size form classes, to keep the programme small. T is the
+    number of classes (each large partition is one, too), B of brokers, and Q of cases of a broker.
 
     Attributes:
         large: int64[Q - 1], the large partitions, the largest first.
         class_of: int64[partitions], the class of each partition, -1 for those that may not move.
-        case: int64[B, Q], the columns of the cases.
-        column: int64[3, B, Q, T], the columns of kept, kept surplus and new replicas, -1 for none.
+        case: int64[B, Q], the variable (column) of each case.
+        column: int64[3, B, Q, T], the variables that count the replicas of a class on a broker:
+            kept, kept beyond the rack rule, and new ones; -1 for none.
     """
 
     def __init__(self, task: ReplicaTask, max_imbalance: Mapping[str, int], classes: int) -> None:
@@ -268,10 +269,12 @@ class _Programme:
         self.column = self._new_columns((self.most[:, :, None, :] > 0) & allowed, cost)
 
     def _add_cases(self) -> None:
-        """Add the constraints that choose each broker's largest partition among the large ones.
+        """Add the constraints by which each broker has one largest partition, or no large
+        partition.
 
-        One such choice is called a case; another case stands for no large partition. Exactly one
-        case of a broker is chosen, and the variables of all other cases must be 0.
+        A case says that one particular large partition is the largest on the broker; the last case
+        says that it has none. Exactly one case of a broker is chosen, and the variables of all
+        other cases must be 0.
         """
         rows, column, case = self.rows, self.column, self.case
         rows.set_coefficients(rows.add_constraints(np.ones(len(case)), 1.0)[:, None], case, 1.0)
@@ -440,10 +443,11 @@ class _Programme:
         return lp
 
     def brokers_of_large(self) -> dict[int, Ints] | None:
-        """Return the brokers of each large partition that the solution does not divide.
+        """Return the brokers of each large partition, except those divided among more brokers.
 
-        The result is a dict from partition to brokers (int64[factor]), or None if the solution
-        divides all of them.
+        The solution of a linear programme may put 0.5 replicas of a partition on a broker. The
+        result is a dict from partition to brokers (int64[factor]), or None if all partitions are
+        divided.
         """
         out = {}
         for number, p in enumerate(self.large.tolist()):
@@ -504,10 +508,12 @@ class _Programme:
         return out
 
     def prices_of_cases(self, prices: SplitPrices) -> Floats:
-        """Return the dual prices (costs per unit of a resource) of each broker and rack.
+        """Return the dual price of each resource on each broker and rack (float64[4, brokers +
+        racks]).
 
-        A broker has other prices for each large partition that may be its largest one (a case).
-        Those of the solution's case are returned, as float64[4, brokers + racks].
+        A dual price is a cost per unit of a resource. The programme has several prices for a
+        broker, depending on which large partition is the largest there. The price for the
+        solution's choice is returned.
         """
         case = self.values[self.case].argmax(axis=1)
         brokers = prices.cases[:, np.arange(len(case)), case]

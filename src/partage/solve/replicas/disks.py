@@ -71,16 +71,15 @@ def place_on_disks(task: ReplicaTask, replica: _Int32s) -> _Int32s | None:
 
 @dataclass(frozen=True, eq=False)
 class _BrokerDisks:
-    """The replicas and disks of one broker, with the balance limits of each disk.
-
-    A band is the range of an amount (of replicas, bytes or load) that counts as balanced.
+    """The replicas and disks of one broker, as input for the choice of a disk for each replica.
 
     Attributes:
         disk: int32[n], the current disk of each replica, -1 for replicas new to the broker.
         free: bool[n], whether the replica may go to another disk.
         cost: int64[n], the bytes that a move of the replica copies.
-        weight: int64[4, n], the weight of each replica by kind.
-        low, high: int64[4, disks], the limits of each disk's band by kind.
+        weight: int64[4, n], how much a replica needs of each resource: capacity, replicas, bytes,
+            load.
+        low, high: int64[4, disks], the balance limits of each resource on each disk.
     """
 
     disk: _Int32s
@@ -244,7 +243,8 @@ def _marginal_cost(
 ) -> float:
     """Return how many bytes must be copied to remove the last unit of imbalance between disks.
 
-    Only replicas on disks above their limits count, or all replicas if no disk is above.
+    The cheapest replicas are moved first. Only replicas on disks above their limits count, or all
+    replicas if no disk is above.
 
     Args:
         task: partitions of the reassignment.

@@ -56,10 +56,11 @@ def plan_by_diving(
     dual_solution: DualPlan,
     plans: Sequence[NDArray[np.int32]],
 ) -> DualPlan:
-    """Round a linear relaxation to a plan, by fixing one large partition after another.
+    """Find a reassignment plan by fixing the brokers of one large partition after another.
 
-    The relaxation divides partitions among brokers. After each fixed partition it is solved again,
-    so that the other partitions can adapt (diving heuristic).
+    It begins with the solution of a linear programme that may divide partitions among brokers.
+    After each fixed partition the programme is solved again, so that the other partitions can adapt
+    (diving heuristic).
 
     Args:
         task: cluster, brokers to use and balance limits.
@@ -75,7 +76,7 @@ def plan_by_diving(
 
 
 class _DivingSearch:
-    """Diving heuristic, which fixes the brokers of large partitions one after another.
+    """Diving heuristic, which chooses the brokers of large partitions one partition after another.
 
     After each choice, the linear programme is solved again for the other partitions.
 
@@ -129,19 +130,21 @@ class _DivingSearch:
         return int((task.cost[self.search.master.single] > fraction * mean).sum())
 
     def _has_single_broker_set(self, large_index: int) -> bool:
-        """Return whether the solution places a large partition on one set of brokers, undivided.
+        """Return whether the linear programme places a large partition on one set of brokers.
 
-        A linear programme may divide it among several sets. ``large_index`` is the partition's rank
-        by size among the large ones.
+        The alternative is that it divides the partition among several sets, for example one half on
+        brokers 1 and 2, the other half on 1 and 3. ``large_index`` is the number of the partition
+        among the large ones, sorted by size.
         """
         sets = self.search.master.likely_sets(large_index, 1)
         return bool(sets) and self.search.master.values_of(large_index)[sets[0]].min() > _WHOLE
 
     def _fix_large_partitions(self, large_indices: Sequence[int], *, is_tried: bool) -> None:
-        """Fix several large partitions to the sets of brokers that the last solution favours.
+        """Fix several large partitions to the sets of brokers that the linear programme favours.
 
-        ``large_indices`` are the partitions' ranks by size. With ``is_tried``, the linear programme
-        is solved for each likely set, and the one with the lowest optimum is fixed.
+        ``large_indices`` are the numbers of these partitions among the large ones, sorted by size.
+        With ``is_tried``, the programme is solved for each likely set, and the set with the lowest
+        optimum is fixed.
         """
         chosen = []
         for single in large_indices:

@@ -70,15 +70,17 @@ _MOST_SETS = 8
 
 @dataclass(frozen=True, eq=False)
 class DualPlan:
-    """Best dual prices found for a reassignment, and a plan rounded from the linear relaxation.
+    """Dual prices that prove how few bytes a reassignment can move, and a plan found with them.
 
     Attributes:
-        prices: float64[4, brokers + racks], the dual prices of balance limits.
-        replica: int32[replicas], brokers in the rounded optimum; it misses some balance limits.
+        prices: float64[4, brokers + racks], the dual price of each balance limit.
+        replica: int32[replicas], the plan's brokers: the linear optimum, rounded; it misses some
+            limits.
         choice: int32[replicas], the cheapest brokers of each partition at these prices.
         master: the linear programme, for `diving`.
         reachable: an estimate of the fewest bytes that a plan moves (not a proven bound).
-        fixed: dict from each single with given brokers (its number in ``master``) to these.
+        fixed: dict from the rank by size of each large partition with fixed brokers to these
+            brokers.
     """
 
     prices: Floats
@@ -220,27 +222,26 @@ class Boxstep:
 
 
 class RestrictedMaster:
-    """Linear programme for dual prices, restricted to the choices of brokers known so far.
+    """Linear programme whose solution gives dual prices for a lower bound of the bytes moved.
 
-    New choices are added as columns (column generation). Large partitions (singles) have a variable
-    for each broker, other partitions one for each choice of their group. Rows are balance limits,
-    the sum of each group's variables, and the rack rule of singles.
+    It only knows some broker choices at first; better ones are added later (column generation).
+    Each of the largest partitions, called *singles*, has a variable for each broker. The others are
+    put in groups; a variable says how much of a known placement of the group is used. Constraints
+    are the balance limits (*bands*), a sum for each group, and the rack rule of singles.
 
     Attributes:
         group: int64[partitions], the group of each partition; a single is a group of its own.
-        singles: the number of groups of one partition each, in order of size.
-        single: int64[singles], their partitions.
-        kind, place: int64[n], of each band, in order of rows.
-        row: int64[4, brokers + racks], the row of each band, -1 for none.
+        singles: the number of singles; single: int64[singles], these partitions by size.
+        kind, place: int64[n], the resource and the broker or rack of each band.
+        row: int64[4, brokers + racks], the constraint (row) of each band, -1 for none.
         unit: bytes of a mean move.
-        scale: float64[n], the mean weight of each band's kind.
+        scale: float64[n], the mean weight of a replica in each band's resource.
         arc: int64[singles, brokers], the column of each broker of a single, -1 for none.
         is_current: bool[singles, brokers], whether a broker has a replica of a single now.
-        is_fixed: bool[singles], which singles are fixed.
-        owned: (group, broker of a single or position in ``history``) of each column that stands for
-            a choice.
-        history: int32[replicas] each, the choices that were added.
-        first: the number of the first column that stands for a choice.
+        is_fixed: bool[singles], whether the brokers of a single are fixed.
+        owned: (group, broker of a single or index in ``history``) of each column of a placement.
+        history: int32[replicas] each, the placements that were added.
+        first: number of the first column of a placement.
         values: the columns' values in the last optimum, None before the first.
         iterations: simplex iterations so far, a measure of the work.
     """
@@ -411,7 +412,7 @@ class RestrictedMaster:
             self._add_rack_rows(np.unique(single))
 
     def _widen_rack_limits(self, large_index: Ints, broker: Ints) -> None:
-        """Widen the rack limits of large partitions where the given brokers exceed them.
+        """Widen the rack rule of large partitions where given brokers do not follow it.
 
         Index i of both arrays stands for one replica: its partition's rank by size, and its broker.
         """
@@ -657,9 +658,9 @@ class RestrictedMaster:
         return list(sets.values()), target
 
     def _used_choices(self, values: Floats) -> list[list[tuple[float, int]]]:
-        """Return which choices of brokers the last optimum uses, for each group of partitions.
+        """Return which known placements the last optimum uses, for each group of partitions.
 
-        Each choice is a pair: the fraction to which it is used, and its index in `history`.
+        A placement is a pair: the fraction to which it is used, and its index in `history`.
         """
         out: list[list[tuple[float, int]]] = [[] for _ in range(self.groups)]
         for value, (group, number) in zip(values[self.first :], self.owned, strict=False):
@@ -670,8 +671,8 @@ class RestrictedMaster:
     def _usage(self, partition: int, brokers: NDArray[np.integer], fraction: Floats) -> Floats:
         """Return how much of each balance limit a partition uses, if its replicas are divided.
 
-        ``fraction`` is the part of a replica that each of ``brokers`` gets. The result is
-        float64[n].
+        ``fraction`` is the part of a replica that each of ``brokers`` gets. The result (float64[n])
+        has one value for each limit of a broker or rack.
         """
         task, out = self.task, np.zeros(len(self.kind))
         for k in self.kinds:

@@ -31,14 +31,14 @@ _NODES = 9_000_000
 
 
 class RackLimits(NamedTuple):
-    """Rack rule and limit of moves for each partition, as the integer programme uses them.
+    """Limits on racks and on moves for each partition, which the integer programme must respect.
 
     The rack rule limits how many replicas of a partition a rack may hold. Limits that no plan can
     meet are relaxed as little as necessary.
 
     Attributes:
-        newcomers: int64[partitions], the most replicas that may move to new brokers, for partitions
-            that should move as little as possible.
+        newcomers: int64[partitions], the most replicas that may go to brokers without a current
+            replica of the partition; used for partitions that should move as little as possible.
         low, high: int64[partitions, racks], the fewest and the most replicas of a partition on a
             rack.
     """
@@ -175,9 +175,9 @@ def _highs(highspy: Any, **options: float) -> Any:
 
 
 class _Row(NamedTuple):
-    """A constraint of the integer programme: ``low <= sum(coefficients * variables) <= high``.
+    """One constraint of the integer programme: ``low <= sum(coefficients * variables) <= high``.
 
-    ``columns`` are the numbers of the variables.
+    ``columns`` are the index numbers of the variables, parallel to ``coefficients``.
     """
 
     low: float
@@ -189,8 +189,9 @@ class _Row(NamedTuple):
 class _Band(NamedTuple):
     """Constraint that keeps one resource of a broker or rack within its balance limits.
 
-    ``row`` is the constraint's number and ``kind`` the resource. ``place`` is the broker or rack,
-    and ``scale`` the number of units of the resource in one unit of the constraint.
+    ``row`` is the constraint's number and ``kind`` the resource (capacity, replicas, bytes or
+    load). ``place`` is the broker or rack. One unit of the constraint is ``scale`` units of the
+    resource.
     """
 
     row: int
@@ -202,14 +203,16 @@ class _Band(NamedTuple):
 class MoveProgramme:
     """Integer programme that assigns replicas to brokers so that the fewest bytes move.
 
-    It has one binary variable for each partition and broker that may hold a replica of it.
+    It has one binary variable for each partition and broker: 1 if the broker gets a replica of the
+    partition. Pairs that a rule forbids have no variable.
 
     Attributes:
-        partition, broker: int64[n], the partition and the broker of each binary variable.
-        fate: int8[n], what may happen to the pair's current replica (FREE, STAY), -1 without one.
+        partition, broker: int64[n], the partition and the broker of each variable.
+        fate: int8[n], for a current replica FREE if it may move or STAY if it must stay; -1 for
+            none.
         unit: bytes of one unit of the objective.
         rows: all constraints.
-        bands: the broker or rack and the resource of each row that is a balance limit.
+        bands: those that are balance limits, with their broker or rack and resource.
     """
 
     def __init__(

@@ -74,9 +74,9 @@ def balance_leaders(
 
 
 class _LeaderBalancer:
-    """Preferred-leader balancing: each partition's leader, and how many a broker leads.
+    """Algorithm that chooses preferred leaders so that brokers lead about equally many partitions.
 
-    The preferred leader is the first replica of a partition.
+    The preferred leader is the first replica of a partition, so only the order of replicas changes.
 
     Attributes:
         ordered: int32[replicas], the broker of each replica.
@@ -138,9 +138,10 @@ class _LeaderBalancer:
 
 
 class LeaderArrays(NamedTuple):
-    """The arrays on which compiled code searches for brokers that can pass leadership on.
+    """Replicas, leaders and limits as arrays for compiled code that evens out leadership.
 
-    A *slot* is a replica's index in ``broker``.
+    The code searches for paths of brokers along which the leadership of partitions can be passed
+    on. A *slot* is a replica's index in ``broker``.
 
     Attributes:
         start: int64[partitions + 1], offsets of each partition's replicas (compressed rows, CSR).
@@ -182,11 +183,12 @@ class LeaderArrays(NamedTuple):
 
 @kernel("int64(LeaderArrays, int64)", LeaderArrays)
 def _pass_leadership_along_paths(arrays, sign):
-    """Pass leadership between racks along shortest paths of brokers; return the number of paths.
+    """Even out the partitions that racks lead, by passing leadership along shortest paths of
+    brokers.
 
-    A path leads from a rack with too many leaderships to one that may get more. ``arrays`` is
-    changed in place. ``sign`` is 1 to unload racks above their maximum, -1 to load racks below
-    their minimum.
+    A path leads from a rack that leads too many partitions to one that may lead more. Return the
+    number of paths. ``arrays`` is changed in place. ``sign`` is 1 to unload racks above their
+    maximum, -1 to load racks below their minimum.
     """
     sums, full, paths = arrays.sums, arrays.full, 0
     for r in range(len(sums)):
@@ -267,11 +269,11 @@ def _may_give(arrays, b, sign):
 
 @kernel_helper
 def _pass_through_rack(arrays, queue_end, reached, sign):
-    """Continue the search for a path of leadership at the other brokers of a full rack.
+    """Continue the search for a path of leadership at the other brokers of a rack.
 
-    The broker ``reached`` is in this rack, which leads as many partitions as it may. So another of
-    its brokers must pass a leadership on. These brokers are appended to the search's queue, whose
-    new end is returned.
+    The search has found the broker ``reached``, but its rack already leads as many partitions as it
+    may. So another broker of this rack must pass the leadership of a partition on. These brokers
+    are appended to the search's queue, whose new end is returned.
     """
     rack, parent = arrays.rack, arrays.parent
     for b in range(len(rack)):

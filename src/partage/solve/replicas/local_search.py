@@ -92,9 +92,9 @@ class LocalSearch:
         self._work = 0
 
     def place_greedily(self) -> None:
-        """Place all replicas greedily, as the start of the search.
+        """Give each replica a broker greedily, as the start of the local search.
 
-        Each goes to the broker that costs least at the penalties of the last round.
+        Each replica goes to the broker that costs least when imbalance has its highest penalty.
         """
         self.set_penalties(self.schedule[-1])
         place_initially(self.state)
@@ -113,9 +113,9 @@ class LocalSearch:
         state.held += sum_by_broker_and_rack(task, task.partition_of_replica, plan)
 
     def set_penalties(self, penalties: Penalties) -> None:
-        """Set the penalties for imbalance of brokers and racks, which all later steps use.
+        """Set the penalties for brokers and racks outside their balance limits.
 
-        They rise from round to round of the search.
+        All later moves of the local search use them. They rise from round to round.
         """
         self.state.penalty[:] = penalties.to_array
 
@@ -237,7 +237,7 @@ class LocalSearch:
                 return
 
     def _rank_plan(self) -> tuple[float, ...]:
-        """Return costs as a tuple by which placements are compared; the lower tuple is better.
+        """Return a tuple by which placements of replicas are compared; the lower tuple is better.
 
         It has the imbalances, most important first, and then the bytes moved.
         """
@@ -259,9 +259,10 @@ class LocalSearch:
         )
 
     def _can_skip_round(self, penalties: Penalties) -> bool:
-        """Return whether a round of the search can be skipped, because it would move no replica.
+        """Return whether a round of the local search would move no replica, so that it can be
+        skipped.
 
-        True if the given penalties rise only for resources that are within all balance limits.
+        That is so if ``penalties`` rise only for resources that are within all balance limits.
         """
         n, now = len(self.task.alive), self.state.penalty
         off = outside_bands(self.task, self.state.held)

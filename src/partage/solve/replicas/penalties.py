@@ -52,12 +52,13 @@ _ROOM, _RACK_RULE = 1e8, 1e6
 class Penalties:
     """Cost of one unit of imbalance on a broker or rack, in the same unit as moved bytes.
 
-    The local search minimises these costs together with the bytes that it moves.
+    The local search minimises these costs together with the bytes that it moves. The four resources
+    of a broker or rack are capacity, replicas, bytes and load.
 
     Attributes:
-        broker: float64[4] by `KINDS`, for a broker outside its balance limits.
-        rack_rule: for one replica that breaks the rack rule.
-        rack: float64[4] by `KINDS`, for a rack outside its balance limits.
+        broker: float64[4], for each resource the cost of a unit outside a broker's balance limits.
+        rack_rule: cost of one replica that breaks the rack rule.
+        rack: float64[4], for each resource the cost of a unit outside a rack's balance limits.
     """
 
     broker: Floats
@@ -85,8 +86,8 @@ class Penalties:
 def penalty_schedule(task: ReplicaTask) -> list[Penalties]:
     """Return the penalties for imbalance in each round of the local search, from low to high.
 
-    In the last round they exceed the cost of any move. If partitions of ``task`` may only make
-    unavoidable moves, only the last round is returned.
+    In the last round, any imbalance costs more than any move of a replica. If partitions of
+    ``task`` may only make unavoidable moves, only the last round is returned.
     """
     last = _final_penalties(task)
     return [last] if task.closed.all() else [*_rising_penalties(task), last]
@@ -111,9 +112,12 @@ def _rising_penalties(task: ReplicaTask) -> list[Penalties]:
 
 
 def _final_penalties(task: ReplicaTask) -> Penalties:
-    """Return the penalties of the last round, in which any imbalance costs more than any move.
+    """Return the highest penalties of the local search, used in its last round.
 
-    A resource outweighs all less important ones. The order of importance is `RANKS`.
+    In each round, the search minimises the bytes that it moves plus penalties for brokers and racks
+    outside their balance limits. These last penalties are so high that the search accepts any move
+    of a replica that makes the cluster more balanced. Uneven replica counts cost more than uneven
+    bytes, and these more than uneven load.
     """
     last = _LAST * _move_costs(task)[1]
     mean = _mean_weight(task)
@@ -166,8 +170,7 @@ def _outside_band(amount, low, high, resource, place, change):
 
 @kernel_helper
 def penalty_change(placement, place, partition, sign, first):
-    """Return how much the imbalance penalty of a broker or rack rises if it gets or loses a
-    replica.
+    """Return how much the penalty for imbalance rises if a broker or rack gets or loses a replica.
 
     The penalty is a cost for each unit of a resource outside the balance limits.
 

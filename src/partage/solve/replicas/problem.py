@@ -93,8 +93,8 @@ class SearchState:
         task: cluster, brokers to use and balance limits.
         broker: int32[S], the broker of each replica; -1 before it has one.
         fixed: uint8[S], 1 for replicas that must stay on their broker.
-        held: int64[K, B + Z], the amount of each kind on each broker and rack.
-        penalty: float64[2 K + 1], the current `Penalties` as one vector.
+        held: int64[K, B + Z], the amount of each resource on each broker and rack.
+        penalty: float64[2 K + 1], the current penalties for imbalance, see `Penalties.to_array`.
     """
 
     task: ReplicaTask
@@ -122,7 +122,7 @@ class SearchState:
     def is_fixed(self) -> Bools:
         """Mask of the replicas that must stay on their broker (bool[replicas]).
 
-        It is a view of ``fixed``, not a copy.
+        It shares memory with the array ``fixed``, so that later changes show in both.
         """
         return self.fixed.view(np.bool_)
 

@@ -107,8 +107,8 @@ class ReplicaSwaps:
     def _amount_above_limit(self, resource: int, place: int) -> int:
         """Return how far a broker or rack is above its balance limits; negative if it is below.
 
-        The result is 0 within the limits. ``resource`` is the index of the resource (capacity,
-        replicas, bytes or load), ``place`` that of the broker or rack.
+        The result is 0 between the lower and the upper limit. ``resource`` is the index of the
+        resource (capacity, replicas, bytes or load), ``place`` that of the broker or rack.
         """
         over = int(self.state.held[resource, place] - self.task.high[resource, place])
         if over > 0:
@@ -116,9 +116,11 @@ class ReplicaSwaps:
         return -max(int(self.task.low[resource, place] - self.state.held[resource, place]), 0)
 
     def swap_back_moved_replicas(self) -> int:
-        """Swap each moved replica back to a former broker if a cheaper replica can move instead.
+        """Swap replicas back to the brokers that they had before the reassignment, where it saves
+        bytes.
 
-        Return the number of swaps.
+        A replica returns if another one, which is cheaper to copy, can take its new place. Return
+        the number of swaps.
         """
         task, state, done = self.task, self.state, 0
         index = _ReplicaIndex(task, state.broker, task.cost)
@@ -250,7 +252,8 @@ class ReplicaSwaps:
         *,
         to_other_racks: bool,
     ) -> tuple[Ints, Ints]:
-        """Find pairs of replicas whose swap lowers a broker's resource use by about ``excess``.
+        """Find pairs of replicas whose swap lowers a broker's use of a resource by about
+        ``excess``.
 
         Args:
             index: replicas of each broker, sorted by their use of the resource.
@@ -371,12 +374,12 @@ class ReplicaSwaps:
         other_place: NDArray[np.integer],
         first: int,
     ) -> Floats:
-        """Return how much penalties for imbalance rise if two brokers (or two racks) exchange
+        """Return how much the penalties for imbalance rise if two brokers (or two racks) swap
         replicas.
 
         A replica of ``partition`` goes from ``place`` to ``other_place``, one of
         ``other_partition`` from ``other_place`` to ``place``. All are arrays with one element per
-        exchange. ``first`` is the index of the first penalty: 0 for brokers, K + 1 for racks (K
+        swap. ``first`` is the index of the first penalty: 0 for brokers, K + 1 for racks (K
         resources).
         """
         out = np.zeros(len(partition))
@@ -404,7 +407,7 @@ class ReplicaSwaps:
     def _replica_counts(
         self, partition: Ints, place: NDArray[np.integer], place_of_broker: NDArray[np.integer]
     ) -> Ints:
-        """Return how many replicas of a partition a broker or rack has, for several pairs of both.
+        """Return how many replicas of a partition a broker or rack has, for arrays of such pairs.
 
         Args:
             partition: partition of each pair.

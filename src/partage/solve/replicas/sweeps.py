@@ -56,15 +56,16 @@ _LEAST_GAIN = 1e-6
 
 
 class SweepArrays(NamedTuple):
-    """Cost of each broker and rack for one partition, in a pass of the local search.
+    """Work arrays for the costs of placing one partition's replicas on each broker and rack.
 
-    The arrays are filled again for each partition that is visited.
+    The local search visits one partition after another and fills the arrays anew each time. K is
+    the number of resources: capacity, replicas, bytes and load.
 
     Attributes:
-        excess: int64[3, K, brokers + racks], how far each broker or rack is above, below and
-            outside its balance limits.
-        added: float64[brokers + racks], the penalty that one more replica of the current partition
-            adds.
+        excess: int64[3, K, brokers + racks], by how much each broker or rack is above its balance
+            limits, below them, and outside them.
+        added: float64[brokers + racks], the penalty for imbalance that one more replica of the
+            current partition adds.
         move_cost: float64[brokers], 0 for a new broker, minus the cost of a copy for a broker with
             a current replica of the partition, `_FORBIDDEN` for a broker that must not get one.
         rack_cost: float64[racks], the penalty of one more replica in a rack.
@@ -297,14 +298,15 @@ class MoveCandidates:
     """Filter that finds the partitions whose moves may lower the cost, to skip all others.
 
     A move may help if a broker or rack is outside its balance limits, or if a replica can return to
-    a current broker. Results are cached until a partition's brokers change.
+    the broker that it had before the reassignment. Results are cached until a partition's brokers
+    change.
 
     Attributes:
         state: the placement that the search changes.
-        is_current: bool[replicas], the replica is on a current broker of its partition.
-        breaks_rule: bool[partitions], the partition breaks the rack rule.
-        has_vacancy: bool[partitions], some current broker of the partition has no planned replica
-            of it.
+        is_current: bool[replicas], whether the planned broker of a replica has the partition now.
+        breaks_rule: bool[partitions], whether the partition breaks the rack rule.
+        has_vacancy: bool[partitions], whether a current broker of the partition gets no replica of
+            it in the plan.
     """
 
     def __init__(self, state: SearchState) -> None:
@@ -357,10 +359,10 @@ class MoveCandidates:
     def _can_gain_by_return(
         self, bands: _BandPenalties, relief: Floats, rack_gain: Floats
     ) -> Bools:
-        """Return the partitions that may gain if a replica returns to a current broker, as a mask.
+        """Return which partitions may lower the cost by a replica's return to its old broker, as a
+        mask.
 
-        A current broker has a replica of the partition before the reassignment, so that nothing is
-        copied.
+        The old broker has the partition before the reassignment, so that nothing is copied.
 
         Args:
             bands: penalties of brokers and racks outside their balance limits.
@@ -430,9 +432,10 @@ class MoveCandidates:
 
 
 class _BandPenalties:
-    """Penalties of brokers and racks outside their balance limits, at the time of its creation.
+    """Penalties of all brokers and racks that are outside their balance limits.
 
-    Its methods compute how much these penalties change if one replica is added or removed.
+    They are computed when the object is created. Its methods return how much the penalties change
+    if one replica is added or removed.
     """
 
     def __init__(self, state: SearchState, kinds: list[int]) -> None:
@@ -447,8 +450,8 @@ class _BandPenalties:
     ) -> Floats:
         """Return how much the penalty of a broker or rack falls if it loses or gets a replica.
 
-        The penalty is a cost for each unit of a resource outside the balance limits. The result has
-        one value for each given replica.
+        The penalty is a cost for each unit of a resource outside the balance limits. Replicas are
+        given as arrays, and the result has one value for each.
 
         Args:
             partition: partition of each replica.
@@ -465,8 +468,7 @@ class _BandPenalties:
         return total
 
     def largest_gain(self, begin: int, end: int, first: int) -> Floats:
-        """Return the most that penalties can fall if a broker or rack gets a replica of a
-        partition.
+        """Return the most that penalties for imbalance can fall if a broker or rack gets a replica.
 
         The result is an upper limit for each partition (float64[partitions]). The brokers or racks
         are those from ``begin`` to ``end`` - 1. ``first`` is the index of the first penalty.
@@ -585,7 +587,7 @@ def _broker_fullness(amount, high, broker):
 
 @kernel_helper
 def _drop_cheapest_replica(placement, partition, brokers, count):
-    """Remove the replica of a partition that costs least to lose; return how many remain.
+    """Remove one replica of a partition, the one whose removal costs least; return how many remain.
 
     Replicas that must stay are never removed. The preferred leader goes only if that lowers the
     cost.
