@@ -76,3 +76,30 @@ def test_design_names_files_and_functions_that_exist() -> None:
                 if not all(re.search(rf"\b{one}\b", text) for one in dotted.split("."))
             ]
     assert not wrong, "\n".join(wrong)
+
+
+def _resolves(name: str) -> bool:
+    """Return whether a dotted name is a module, or a module that contains the rest of the name."""
+    at, names = PACKAGE, name.split(".")[1:]
+    while names and (at / names[0]).is_dir():
+        at /= names.pop(0)
+    file = at / f"{names[0]}.py" if names else at / "__init__.py"
+    names, file = (names[1:], file) if file.exists() else (names, at / "__init__.py")
+    text = file.read_text(encoding="utf-8") if names else ""
+    return all(re.search(rf"\b{one}\b", text) for one in names)
+
+
+def test_dotted_names_of_the_documentation_exist() -> None:
+    """Each `partage.` name of the docs is in the source; OpenTelemetry's metrics are no names."""
+    files = [ROOT / "README.md", ROOT / "DESIGN.md", *(ROOT / "docs").rglob("*.md")]
+    used = {
+        name
+        for file in files
+        for name in re.findall(r"`(partage(?:\.\w+)+)`", file.read_text(encoding="utf-8"))
+    }
+    assert "partage.replicas.place_added_partitions" in used
+    assert not _resolves("partage.replicas.extend")
+    wrong = sorted(
+        one for one in used if not one.startswith("partage.assignor.") and not _resolves(one)
+    )
+    assert not wrong, "\n".join(wrong)
