@@ -261,10 +261,10 @@ class Failover(PlainStrategy):
 
 
 class _Ranking:
-    """Members of a consumer group, sorted by failover priority for each topic, highest first.
+    """Order of a group's members by failover priority for each topic, highest first.
 
-    With equal priorities, the lower member id comes first. The first subscriber gets all partitions
-    of a topic.
+    The first subscriber gets all partitions of a topic. With equal priorities, the lower member id
+    comes first.
     """
 
     def __init__(self, problem: Problem, priorities: list[Priorities]) -> None:
@@ -324,7 +324,7 @@ def _restore_owned_partitions(
 
 
 def _current_owner(problem: Problem, ranked: list[int], claimants: set[int] | None) -> int:
-    """Return the consumer that owns a partition now, although several may report it as owned.
+    """Return the consumer that owns a partition now, if several consumers report it as owned.
 
     The report with the newest generation counts. If generations are equal, the consumer that comes
     first in ``ranked`` (the subscribers by descending priority) is the owner. The result is -1 if

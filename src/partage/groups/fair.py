@@ -98,8 +98,8 @@ def _group_consecutive_topics(
 ) -> list[tuple[int, int, int]]:
     """Group consecutive topics that have the same subscribers, to assign them like one large topic.
 
-    The result has a triple for each group: its first partition and the end of its partitions
-    (positions in ``topic_rows``), and the number of its set of subscribers.
+    The result has three numbers for each group: the index of its first partition and the end of its
+    partitions in ``topic_rows``, and the number of its set of subscribers.
     """
     if not len(topic_rows.topics):
         return []

@@ -42,10 +42,10 @@ __all__ = [
 
 
 def cached_by_common_subscription(problem: Problem, compute: Callable[[Problem], Made]) -> Made:
-    """Compute a value from the cluster and the subscriptions, and cache it for later rebalances.
+    """Return ``compute(problem)``, from a cache if the cluster and the subscriptions are unchanged.
 
-    The value may also depend on the iteration order of subscribed topics. It can be cached only if
-    all members have the same subscription, because otherwise this order differs between rebalances.
+    The value may depend on the iteration order of subscribed topics. It is only cached if all
+    members have the same subscription, because otherwise this order differs between rebalances.
 
     Args:
         problem: the consumer group and the cluster.
@@ -87,7 +87,7 @@ def topics_in_map_order(problem: Problem) -> Int32Array:
     """Return the subscribed topics in the order in which Kafka's leader iterates over them.
 
     It is the order of a Java ``HashMap``. Topics without partitions are left out. The result has
-    index numbers; ``problem`` is the group and the cluster.
+    the topics' index numbers in the cluster; ``problem`` is the group and the cluster.
     """
     names = _subscribed_names(problem)
     known: list[str] = []
@@ -372,7 +372,8 @@ def group_partitions(
 
 
 def claimed_topics(claims: Sequence[Claims], number_of: Mapping[str, int]) -> Int32Array:
-    """Return the topic number of each partition that the members report as owned, member by member.
+    """Return the topic number of each partition that members report as owned, one member after
+    another.
 
     Members report topics by name; array operations need numbers.
 

@@ -77,7 +77,7 @@ def _co_partitioned_topics(rows: TopicRows, subscribers: SubscriberSets) -> Iter
 
 
 class _PartitionRacks:
-    """Racks of the replicas of each partition, as distinct (partition, rack) pairs.
+    """The racks on which each partition has a replica, stored as distinct (partition, rack) pairs.
 
     The range assignor uses them to find partitions with a replica on a consumer's rack. A partition
     is given by its position in the array of all partitions (`TopicRows`).
@@ -156,10 +156,10 @@ def _distinct(keys: NDArray[np.int64], below: int) -> NDArray[np.int64]:
 
 
 class _Quotas:
-    """Number of partitions of one topic that each consumer may still get from the range assignor.
+    """Numbers of partitions of one topic that each consumer may still get from the range assignor.
 
-    Each member's quota is the even share. If the division leaves a remainder, some members may get
-    one more.
+    A consumer's number is the even share of the topic's partitions. If the division leaves a
+    remainder, some consumers may get one more.
     """
 
     def __init__(self, members: int, partitions: int) -> None:
@@ -306,8 +306,8 @@ def _assign_runs(topic_rows: TopicRows, subscribers: SubscriberSets) -> Int32Arr
     """Divide each topic's partitions into consecutive ranges, one for each subscriber.
 
     The first subscribers get one partition more if the division leaves a remainder. Racks are not
-    considered. The result is the owner of each partition, as a position in ``subscribers.order``
-    (int32[n]).
+    considered. The result is the owner of each partition (int32[n]), as the member's index in
+    ``subscribers.order``.
     """
     cut: dict[tuple[int, int], Int32Array] = {}
     pieces: list[Int32Array] = []

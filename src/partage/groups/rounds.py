@@ -297,9 +297,9 @@ def play(strategy: str | Strategy, cluster: Cluster, changes: Iterable[Change]) 
 
 
 def _expect_metadata(change: object) -> None:
-    """Check that a value is a `Metadata` event of `play`, and raise an error otherwise.
+    """Raise an error if an event of a group simulation is not a `Metadata` event.
 
-    The caller has handled `Join`, `Leave` and `Subscribe` before.
+    Events are `Join`, `Leave`, `Subscribe` and `Metadata`; the caller has handled the first three.
 
     Raises:
         InvalidProblemError: the value is no event at all.
@@ -459,7 +459,7 @@ class GroupSimulation:
     def _cycle_state(self) -> object:
         """Return the members' partitions and stored states, to detect endless follow-up rebalances.
 
-        If this state occurs a second time, the follow-ups will repeat forever.
+        If a cooperative group has the same state twice, its follow-up rebalances repeat forever.
         """
         # The generation is left out, because it grows with each rebalance.
         return [

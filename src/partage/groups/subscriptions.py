@@ -122,8 +122,9 @@ def add_user_data(
 def _would_send_other_data(configured: Strategy, strategy: Strategy, member: Member) -> bool:
     """Return whether a consumer's settings contradict the user data that it sent when it joined.
 
-    For example, its failover priority is 5 in its settings but 9 in its user data. ``configured``
-    is the assignor with the consumer's settings, ``strategy`` the one with default settings.
+    For example, the settings have a failover priority of 5, but the user data one of 9.
+    ``configured`` is the assignor with the consumer's settings, ``strategy`` the one with default
+    settings.
     """
     configured_data = configured.subscription_user_data(member.topics, None)
     default = strategy.subscription_user_data(member.topics, None)
@@ -165,7 +166,7 @@ def memory_after_assignment(strategy: Strategy, member: Member, cluster: Cluster
 def remembers_nothing(strategy: Strategy) -> bool:
     """Return whether consumers with this assignor store no state between rebalances.
 
-    True if the assignor has the default method `PlainStrategy.on_assignment`.
+    An assignor that stores state overrides `PlainStrategy.on_assignment`.
     """
     return getattr(type(strategy), "on_assignment", None) is PlainStrategy.on_assignment
 

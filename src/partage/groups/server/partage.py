@@ -205,10 +205,11 @@ class PartageFailover(_JarAssignor):
 
 
 class _CoordinatorProblem(CanonicalProblem):
-    """Input of the optimal assignor in the broker, where topics are sorted by topic id.
+    """Input of the optimal assignor when it runs in the broker, with topics sorted by topic id.
 
     A broker's assignor knows no topic names. Instead of owned partitions that members report, it
-    gets the group's previous target assignment.
+    gets the group's previous target assignment: the partitions that the last rebalance gave to each
+    member.
     """
 
     def __init__(self, spec: GroupSpec) -> None:
@@ -217,10 +218,10 @@ class _CoordinatorProblem(CanonicalProblem):
 
     @cached_property
     def claimed_pairs(self) -> tuple[Int64Array, Int64Array]:
-        """Partitions of the previous target assignment, as two parallel arrays (members,
-        partitions).
+        """Previous owners: (member, partition) pairs of the group's last target assignment, as two
+        arrays.
 
-        Both are indices in canonical order, that is, sorted independently of the join order.
+        Members and partitions are indices in an order that does not depend on the join order.
         Partitions that do not exist are left out.
         """
         previous = self._previous

@@ -84,7 +84,8 @@ class ServerRange(PlainStrategy):
 
 @dataclass(frozen=True, eq=False)
 class _TopicBlock:
-    """Topics with the same subscribers and partition count, so that each member gets equal ranges.
+    """Topics with the same subscribers and partition counts, so each member gets equal ranges of
+    all.
 
     They are assigned together by array operations.
 

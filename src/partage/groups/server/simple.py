@@ -106,7 +106,7 @@ def _assign_homogeneous(spec: GroupSpec) -> GroupAssignment:
 
     Raises:
         CoordinatorAssignorError: a topic's partition count is unknown, or Kafka's class finds no
-            member for a partition (defect Q23 in docs/quirks.md).
+            member for a partition because all have reached their quota (Q23 in docs/quirks.md).
     """
     topics, names = spec.existing_topics(
         int(spec.problem.group.subscription_of[spec.members_in_map_order[0]])
@@ -263,7 +263,7 @@ class _MemberSets:
     """
 
     def __init__(self, spec: GroupSpec, only_topics: frozenset[int] | None = None) -> None:
-        """Copy the previous assignment of a share group, as the start of the new one.
+        """Copy the previous assignment of a share group, from which the new assignment is built.
 
         Args:
             spec: the assignor's input.
@@ -379,8 +379,8 @@ class _SharedPartitions:
     def assign_missing(self, members_per_partition: int, quota: Callable[[int], int]) -> None:
         """Add members to each partition of a share group that has too few.
 
-        Members below their quota take turns. If none is left, Kafka's class fails (defect Q23 in
-        docs/quirks.md), and this method raises `CoordinatorAssignorError`.
+        Members below their quota take turns. If no member is below its quota, Kafka's class fails
+        (Q23 in docs/quirks.md), and this method raises `CoordinatorAssignorError`.
         """
         cursor = _CyclicCursor(sorted(self.under_quota))
         for partition in self.partitions():

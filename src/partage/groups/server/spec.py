@@ -203,9 +203,11 @@ class Targets:
 
     @cached_property
     def set_of(self) -> Int32Array:
-        """Set to which each partition of the previous target assignment belongs (int32[n]).
+        """Set to which each partition of the previous target assignment belongs, as its index
+        (int32[n]).
 
-        There is one set for each member and topic.
+        There is one set for each member and topic. For example, ``[0, 0, 1]`` if the first set has
+        two partitions and the second one.
         """
         return np.repeat(np.arange(len(self.topic), dtype=np.int32), self.set_sizes)
 
@@ -287,15 +289,19 @@ def _has_holes(problem: Problem, dense: Int32Array) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class _SentClaims:
-    """Owned partitions as members report them, in flat arrays of topic names and partition numbers.
+    """Partitions that the members of a group report as owned, as flat arrays.
+
+    A member sends topic names, and for each name partition numbers. There are M members, N names
+    and n partitions in all.
 
     Attributes:
-        name_start: int64[M + 1], first topic name of each member (CSR).
-        topic: int32[N], topic of each name, -1 if it does not exist.
-        foreign: names that do not exist, in order.
-        at: int64[M + 1], first partition of each member (CSR).
-        name: int32[n], topic of each partition, as an index of the member's names.
-        number: int32[n], partition numbers.
+        name_start: int64[M + 1], index in ``topic`` of each member's first name (compressed rows,
+            CSR).
+        topic: int32[N], index of the topic with each name, -1 if it does not exist.
+        foreign: names of topics that do not exist, in order.
+        at: int64[M + 1], index in ``number`` of each member's first partition (CSR).
+        name: int32[n], the topic name of each partition, counted from the member's first name.
+        number: int32[n], partition number of each partition.
     """
 
     name_start: NDArray[np.int64]
@@ -345,11 +351,11 @@ class _SentClaims:
 
 @dataclass(frozen=True, eq=False)
 class _GroupedClaims:
-    """Owned partitions that members report, sorted by member and topic name.
+    """Partitions that the members of a group report as owned, sorted by member and topic name.
 
     Attributes:
-        sent: all names and partitions as sent.
-        size: int64[N], number of partitions of each name.
+        sent: the names and partitions in the order sent.
+        size: int64[N], number of partitions reported under each topic name.
         number: int32[n], partition numbers, name after name.
     """
 
@@ -390,11 +396,11 @@ def _find_valid_claims(
     *,
     several_owners: bool,
 ) -> NDArray[np.bool_]:
-    """Return which reports of owned partitions are true: whether the reporting member is the owner.
+    """Return which reports of owned partitions are true: the reporting member is the owner
+    (bool[n]).
 
     If several members report a partition, the newest generation wins, then the last member in join
-    order. With ``several_owners`` (share groups), all of them own it. The result is bool[n], one
-    value for each reported partition.
+    order. With ``several_owners`` (share groups), all of them own it.
     """
     good = np.ones(len(partition), bool)
     at = np.flatnonzero(exists)
@@ -497,7 +503,7 @@ class GroupSpec:
     def topic_ids(self) -> TopicIds:
         """Topic ids of all topics of the cluster, with their Java hash codes.
 
-        The value is cached, because most rebalances do not change the topics.
+        They are cached, because most rebalances do not change the topics.
         """
         return cached_by_subscriptions(self.problem, _topic_ids)
 
@@ -528,7 +534,7 @@ class GroupSpec:
 
     @property
     def is_numbered_by_topic(self) -> bool:
-        """True if the index numbers partitions in the order of topic and partition number.
+        """True if the cluster's partitions are numbered in the order of topic and partition number.
 
         This is no longer so after a topic has grown or was deleted.
         """
@@ -630,7 +636,8 @@ class GroupSpec:
     def _subscription_mask(self) -> NDArray[np.bool_] | None:
         """Table of the topics of each subscription (bool[subscriptions, T + 1]), None if too large.
 
-        `is_subscribed` uses it; column T, which index -1 selects, is False.
+        `is_subscribed` looks up whether a member subscribes to a topic. The last column is always
+        False; it stands for topics that do not exist, whose index is -1.
         """
         shape = (len(self.problem.group.subscriptions), len(self.problem.index.topics) + 1)
         if shape[0] * shape[1] > _LARGEST_MATRIX:

@@ -180,10 +180,9 @@ def _partitions_in_order(problem: Problem) -> TopicRows:
 
 @dataclass(frozen=True, eq=False)
 class _PreviousSets:
-    """Partitions of the previous target assignment that members may keep.
+    """Partitions of the last target assignment that members may keep, because they still subscribe.
 
-    A member may keep partitions of topics to which it still subscribes. There is a set of
-    partitions for each member and topic.
+    There is a set of partitions for each member and topic, S in all.
 
     Attributes:
         subscribed: bool[S], for each set whether its member still subscribes to its topic.
@@ -269,9 +268,9 @@ def _find_revoked_in_order(
 ) -> Int32Array | None:
     """Return the partitions that members must revoke to get down to their quota (fast case).
 
-    A member keeps the first ``kept`` partitions of each of its sets, in iteration order. The
-    function covers Java hash sets that iterate in ascending order. If one does not, the result is
-    None, and the caller simulates Java's hash sets, which is slower.
+    Each member keeps the first ``kept`` partitions of its set for a topic, in the iteration order
+    of Java's hash sets. The function handles sets that iterate in ascending order. If one does not,
+    the result is None, and the caller simulates Java's hash sets, which is slower.
     """
     before, index = spec.previous_targets, spec.problem.index
     kept, sets = kept[before.set_sizes[sets] > 0], sets[before.set_sizes[sets] > 0]
@@ -433,8 +432,8 @@ def _find_subscriber_sets(
 class _HeterogeneousBuilder:
     """Builder of the uniform assignment for a group whose members subscribe to different topics.
 
-    It stores the owner of each partition and each member's number of partitions. Members are
-    positions in the coordinator's map.
+    It stores the owner of each partition and each member's number of partitions. A member's number
+    is its position in the coordinator's Java map.
     """
 
     def __init__(self, spec: GroupSpec, subscribed: _SubscribedTopics) -> None:

@@ -97,7 +97,7 @@ class Sticky(PlainStrategy):
         where they are.
 
         Args:
-            topics: the subscribed topics, which have no effect.
+            topics: the subscribed topics; not used.
             memory: the state that `on_assignment` returned, if any.
 
         Returns:
@@ -210,7 +210,7 @@ class CooperativeSticky(PlainStrategy):
         subscription, so the user data need not repeat them.
 
         Args:
-            topics: the subscribed topics, which have no effect.
+            topics: the subscribed topics; not used.
             memory: the state that `on_assignment` returned; without it the generation is -1.
         """
         generation = StickyMemory.check_memory(memory).generation

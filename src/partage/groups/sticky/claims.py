@@ -47,13 +47,15 @@ _NONE = np.zeros(0, np.int32)
 
 @dataclass(frozen=True, eq=False)
 class ClaimedSlots:
-    """Partitions that a group's consumers report as owned, each with the reported generation.
+    """Partitions that the members of a group report as owned, with the generation of each report.
 
-    Partitions are given by their index in the problem ("slot"). Each entry is one reported
-    partition of one member. Topics that do not exist or have no subscribers are left out.
+    Each array entry is one partition that one member reports. Partitions are given by their index
+    in the rebalance's arrays ("slot"). Topics that do not exist or have no subscribers are left
+    out.
 
     Attributes:
-        member: int32[n], the member of each entry. Members are in the order of the leader's map.
+        member: int32[n], the member of each entry; members are in the iteration order of the
+            leader's Java map.
         slot: int32[n], the partition of each entry; those of a member are in the order sent.
         slots: the numbering of partitions, which includes reported ones that do not exist.
         generation: int64[M], generation that each of the M members reports, -1 for none.
@@ -248,11 +250,11 @@ NO_OWNER = -1
 
 @dataclass(frozen=True, eq=False)
 class ResolvedClaims:
-    """Owner of each partition after conflicting reports of the group's consumers are resolved.
+    """Owner of each partition, chosen where several members of a group report the same partition.
 
-    Two consumers report the same partition, for example, if one of them missed a rebalance. A claim
-    is one reported partition. There are n claims and S partitions, which include claimed ones that
-    do not exist.
+    This happens, for example, if one of them missed a rebalance. Each partition that a member
+    reports is a claim. There are n claims and S partitions, which include claimed ones that do not
+    exist.
 
     Attributes:
         owner: int32[S], owner of each partition, -1 for none.

@@ -39,9 +39,10 @@ _NO_TRANSFERS = Transfers(_NO_MEMBERS, _NO_MEMBERS)
 
 @dataclass(slots=True)
 class Quota:
-    """Even share of partitions for each member, if all members have the same subscription.
+    """Number of partitions that each member may get, if all members have the same subscription.
 
-    For 8 partitions and 3 members, two members get 3 partitions and one gets 2.
+    For 8 partitions and 3 members, two members get 3 partitions and one gets 2. The object also
+    records which members are still below these numbers.
 
     Attributes:
         low: partitions // members, which each member gets at least (2 in the example).

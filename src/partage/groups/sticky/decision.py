@@ -29,9 +29,10 @@ Made = TypeVar("Made", bound=Assignment)
 
 @dataclass(frozen=True, eq=False)
 class Transfers:
-    """Partitions that get a new owner in a rebalance, with these owners, as two parallel arrays.
+    """Partitions that move from one member to another in a rebalance, and their new owners.
 
-    In a cooperative rebalance, the old owners must revoke these partitions first.
+    In a cooperative rebalance, the old owners must revoke these partitions first. Element i of both
+    arrays describes one partition.
 
     Attributes:
         slot: int32[n], the partitions, as indices of `StickyProblem`.
@@ -44,10 +45,10 @@ class Transfers:
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """Result of a sticky algorithm: each member's list of partitions, as arrays.
+    """Result of a sticky assignor as arrays: the partitions of each member.
 
-    Partitions are given by their index in the problem ("slot"), and may include reported ones that
-    do not exist. `to_plan` converts the result to a plan of existing partitions.
+    `to_plan` converts it to a plan. Partitions are given by their index in the rebalance's arrays
+    ("slot"), and may include reported ones that do not exist.
 
     Attributes:
         start: int32[M + 1], where each member's list begins, in join order (compressed rows, CSR).
@@ -74,9 +75,10 @@ class Decision:
         return np.repeat(np.arange(len(self.start) - 1, dtype=np.int32), np.diff(self.start))
 
     def without_partitions(self, removed: NDArray[np.bool_]) -> Decision:
-        """Return a copy of the assignment in which some partitions have no owner.
+        """Return a copy of the assignment from which some partitions are removed, so they have no
+        owner.
 
-        ``removed`` (bool[n]) marks these partitions in the array ``slot``.
+        ``removed`` is bool[n]: True for the elements of the array ``slot`` to remove.
         """
         start = np.zeros(len(self.start), np.int32)
         sizes = np.bincount(self.member_of_partition[~removed], minlength=len(start) - 1)

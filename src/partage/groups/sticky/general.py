@@ -107,9 +107,10 @@ def _assign_and_balance(inputs: GeneralProblem) -> Decision:
 
 
 class ArrayBalancer:
-    """One run of Kafka's sticky algorithm for groups with different subscriptions, on arrays.
+    """One run of Kafka's sticky algorithm for groups with different subscriptions.
 
-    Call `assign_unassigned`, then `balance_loads`; the attributes have the result.
+    It works on arrays, which is faster than Kafka's maps. Call `assign_unassigned`, then
+    `balance_loads`; the attributes have the result.
 
     Attributes:
         owner: int32[S], the owner of each of S partitions, -1 for none.
@@ -404,11 +405,12 @@ class MemberQueue:
 def _build_trees(
     cell_of: Int32Array, rank: Int32Array, member_sizes: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], Int32Array, NDArray[np.int64]]:
-    """Build tournament trees that find the subscriber with the fewest partitions (`MemberQueue`).
+    """Build the tournament trees of `MemberQueue`, which find the subscriber with the fewest
+    partitions.
 
-    Each node has the smaller key of its two children. There is one tree for each cell: the members
-    with the same subscription and rack. The result has the offset of each tree, the offset of each
-    member's leaf, and the keys of all trees.
+    There is one tree for each set of members with the same subscription and rack (a cell). Each
+    node has the smaller key of its two children, so the root has the least loaded member. The
+    result has the offset of each tree, the offset of each member's leaf, and the keys of all trees.
     """
     members = len(cell_of)
     count = np.bincount(cell_of)

@@ -22,7 +22,7 @@ __all__ = ["GeneralProblem", "build_general_problem", "find_fixed_members", "nul
 
 @dataclass(frozen=True, eq=False)
 class GeneralProblem:
-    """Input of Kafka's sticky algorithm for groups with different subscriptions.
+    """Input of Kafka's sticky algorithm for groups with different subscriptions, as arrays.
 
     A claim is a partition that a member reports as owned. Partitions have indices ("slots"): first
     the T existing ones, then claimed ones that do not exist, S in all.
@@ -173,7 +173,7 @@ def find_fixed_members(
 
 
 def null_pointer_error(inputs: GeneralProblem, slot: int) -> StickyAssignorError:
-    """Return the error for an input on which Kafka's class throws a NullPointerException.
+    """Return the error to raise where Kafka's class would throw a NullPointerException.
 
     It does so if a member reports a partition of an older generation but no longer subscribes to
     its topic (Q2 in docs/quirks.md).

@@ -44,7 +44,7 @@ _MIN_TREE_TABLE = 64
 
 
 class SlotArrays(NamedTuple):
-    """Topic and replica racks of each partition ("slot"), as arrays for Numba-compiled functions.
+    """Topic of each partition ("slot") and racks of its replicas, as arrays for compiled functions.
 
     Attributes:
         topic: int32[S], topic of each partition.
@@ -58,7 +58,7 @@ class SlotArrays(NamedTuple):
 
 
 class DraftArrays(NamedTuple):
-    """Assignment under construction in a sticky assignor, as arrays that are changed in place.
+    """Assignment of partitions to members while a sticky assignor builds it, changed in place.
 
     Attributes:
         owner: int32[S], owner of each of S partitions, -1 for none.
@@ -78,7 +78,7 @@ class DraftArrays(NamedTuple):
 
 
 class QueueArrays(NamedTuple):
-    """Arrays of `MemberQueue`, the priority queue of members by their number of partitions.
+    """Arrays of `MemberQueue`, which finds the subscriber of a topic with the fewest partitions.
 
     Members with the same subscription and rack form a cell, with a tournament tree ordered by load.
 
@@ -165,7 +165,7 @@ def _first_key(topic, slot, racks, slots, queue):
 
 @kernel_helper
 def _bucket_of_partition(movements, topic, slot, bucket_count):
-    """Return the bucket of a partition in a Java ``HashMap``, which decides the iteration order."""
+    """Return a partition's bucket in a Java ``HashMap``; it decides the iteration order."""
     h = (31 * (31 + movements.number[slot]) + movements.hashed[topic]) & 0xFFFFFFFF
     return (h ^ (h >> 16)) & (bucket_count - 1)
 
@@ -341,10 +341,9 @@ def assign_or_move_each(order, begin, filling, racks, slots, draft, queue, movem
 
 @kernel_helper
 def _next_remaining_row(after, row):
-    """Return the first row, from ``row`` on, that is not removed yet.
+    """Return the first row that is not removed yet, searching from ``row`` on (union-find).
 
-    ``after`` is a union-find structure: a later row for each removed row, the row itself for
-    others.
+    Row r is removed if ``after[r]`` is a later row; the search goes on there.
     """
     root = row
     while after[root] != root:
@@ -368,7 +367,7 @@ def _not_before(under_place, begin, end, place):
 
 
 class UnderQuota(NamedTuple):
-    """Members with fewer partitions than their quota, by rack, for rack-aware assignment.
+    """Members with fewer partitions than their quota, listed by rack for rack-aware assignment.
 
     Attributes:
         member: int32[U], these members in order.
@@ -387,7 +386,7 @@ class UnderQuota(NamedTuple):
 
 
 class WaitingMembers(NamedTuple):
-    """Members that may get one partition more than the low quota: one FIFO queue per rack.
+    """Members that may get one partition more than the low quota, in one FIFO queue per rack.
 
     Attributes:
         queue: int32, members by rack; the entries from ``head`` to ``tail`` of a rack wait.
@@ -491,8 +490,9 @@ def assign_on_racks(free, slots, member_rack, under, waiting, size, out, counts)
 def keep_up_to_quota(order, owner, position, end, out, previous_owner):
     """Let each member keep its owned partitions up to its quota, and revoke the others.
 
-    ``order`` has the partitions, ``owner`` their owners. Kept ones of member m go to ``out`` from
-    ``position[m]`` to ``end[m]``. Revoked ones get owner -1, and the old one in ``previous_owner``.
+    ``order`` has the partitions, ``owner`` their owners. Those that member m keeps are written to
+    ``out``, from index ``position[m]`` to ``end[m]``. A revoked one gets owner -1, and its old
+    owner is written to ``previous_owner``.
     """
     for i in range(len(order)):
         slot = order[i]

@@ -54,27 +54,29 @@ class PartitionSlots:
 
     @property
     def all_partitions_exist(self) -> bool:
-        """True if every numbered partition exists in the cluster.
+        """True if the cluster has every partition of this numbering, which is the usual case.
 
-        This is the usual case. Otherwise a member reports a partition that does not exist, or a
-        topic's partition numbers have gaps.
+        Otherwise a member reports a partition that does not exist, or a topic's partition numbers
+        have gaps.
         """
         return self.count == self.real
 
     @cached_property
     def topic(self) -> Int32Array:
-        """Topic of each numbered partition, as an index of ``StickyProblem.topics`` (int32[S]).
+        """Topic of each partition, as an index of ``StickyProblem.topics`` (int32[S]).
 
-        Partitions that do not exist are included.
+        For example, ``[0, 0, 1]`` for a topic with two partitions and one with a single partition.
+        Reported partitions that do not exist come last.
         """
         foreign = (self._foreign >> 32).astype(np.int32)
         return np.concatenate([self._sticky.topic, foreign]) if len(foreign) else self._sticky.topic
 
     @cached_property
     def number(self) -> Int32Array:
-        """Kafka's partition number of each numbered partition (int32[S]).
+        """Kafka's partition number of each partition, such as ``[0, 1, 0]`` for two topics
+        (int32[S]).
 
-        Partitions that do not exist are included.
+        Reported partitions that do not exist come last.
         """
         if not len(self._foreign):
             return self._sticky.number
@@ -83,9 +85,9 @@ class PartitionSlots:
 
     @cached_property
     def sort_keys(self) -> NDArray[np.int64]:
-        """Sort key of each partition, for an order by topic, then by partition number (int64[S]).
+        """Integer for each partition that sorts by topic, then by partition number (int64[S]).
 
-        `keys_of` defines the keys.
+        `keys_of` computes it.
         """
         return keys_of(self.topic, self.number)
 
@@ -116,9 +118,9 @@ class PartitionSlots:
 
 
 class SlotLayout:
-    """Arrays that number the partitions of a group's subscribed topics, sorted by topic and number.
+    """Numbering of the partitions of a group's subscribed topics, sorted by topic and number.
 
-    They are cached, because most rebalances change neither the subscriptions nor the cluster.
+    Its arrays are cached, because most rebalances change neither the subscriptions nor the cluster.
     `StickyProblem` has the same attributes and documents them.
     """
 
@@ -192,7 +194,7 @@ class SlotLayout:
 
 
 class StickyProblem:
-    """Input of the sticky assignors: members, topics and numbered partitions of a rebalance.
+    """Input of the sticky assignors as arrays: members, topics and partitions of a rebalance.
 
     A "slot" is the index of a partition in arrays sorted by topic and partition number.
 

@@ -209,10 +209,10 @@ class ListBalancer:
         return None
 
     def _move_partition(self, slot: int, new_owner: int) -> int:
-        """Move a partition to a member with fewer partitions; return the partition that was moved.
+        """Move partition ``slot``, or another one of its topic, to a member with fewer partitions.
 
-        Like Kafka's class, it may move another partition of the same topic instead, to undo an
-        earlier move.
+        Another partition of the topic moves if it came from ``new_owner`` in this rebalance, so
+        that fewer partitions change their owner. Return the partition that was moved.
         """
         # Kafka may move another partition of the topic back to the target instead.
         slot = self._movements.partition_to_move(slot, self._holder[slot], new_owner)
@@ -379,10 +379,11 @@ class PartitionMovements:
 
 
 class OwnerMap:
-    """Model of the Java map from member to partitions in Kafka's class, for its iteration order.
+    """Model of the Java map from member to partitions in Kafka's sticky assignor.
 
-    Kafka's class may assign a partition to two members. The last of them in the map
-    (``currentAssignment``) then counts as its owner (Q26 in docs/quirks.md).
+    It reproduces the iteration order, which matters if the class assigns a partition to two
+    members: the last of them in the map (``currentAssignment``) counts as its owner (Q26 in
+    docs/quirks.md).
 
     Attributes:
         order: the present members in iteration order.
@@ -402,8 +403,8 @@ class OwnerMap:
     def remove_fixed(self, fixed: Collection[int]) -> None:
         """Remove members that can neither lose nor get a partition from the modelled Java map.
 
-        ``fixed`` are these members. Kafka removes them before it balances loads, which can change
-        the order of the other members.
+        Kafka's class does so before it balances loads, which can change the order of the other
+        members. ``fixed`` are the members to remove.
         """
         if fixed:
             visit = self._sticky.members_in_map_order

@@ -33,11 +33,11 @@ def unassigned_along_walk(
     claims: tuple[Int32Array, Int32Array],
     sort_key: NDArray[np.int64],
 ) -> Int32Array:
-    """Return the partitions that Kafka's class treats as unassigned, if claims are invalid.
+    """Return the partitions that Kafka's sticky assignor treats as unassigned, if reports are
+    invalid.
 
-    A claim is a partition that a member reports as owned; it is invalid if the partition does not
-    exist. Kafka's class then treats some owned partitions as unassigned, too (Q26 in
-    docs/quirks.md).
+    A member may report a partition as owned that does not exist. Kafka's class then treats some
+    other, owned partitions as unassigned, too (Q26 in docs/quirks.md).
 
     Args:
         sticky: the problem, which has the iteration order of members.
