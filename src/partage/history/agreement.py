@@ -149,7 +149,8 @@ def check_agreement(generation: Generation, clusters: ClusterHistory) -> Verdict
 
 
 def _check_streams(generation: Generation, clusters: ClusterHistory) -> Verdict:
-    """Compare the tasks of a Kafka Streams application with those that its assignor computes.
+    """Compare the recorded tasks of a Kafka Streams application with those that its assignor
+    computes.
 
     ``generation`` is the recorded rebalance with the tasks.
     """
@@ -531,9 +532,9 @@ def _bucket_pairs(ids: list[str]) -> Iterator[tuple[int, int]]:
 
 
 def _targets_by_topic_id(target: Mapping[str, Roles]) -> _Targets:
-    """Convert a recorded target assignment to sets of partitions, by member and topic id.
+    """Convert a recorded target assignment to sets of partitions, by member id and topic id.
 
-    Topics without partitions are left out.
+    For example, ``{"member-1": {"topic-id": {0, 1}}}``. Topics without partitions are left out.
     """
     return {member: _partition_sets(_owned(roles)) for member, roles in target.items()}
 

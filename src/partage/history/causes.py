@@ -496,7 +496,7 @@ class CauseFinder:
         return repeats and earliest <= began_ms - advanced <= longest
 
     def _lost_all_members(self, generation: Generation) -> bool:
-        """Return whether all members of a group, at least two, left in one rebalance."""
+        """Return whether a group of two or more members lost all of them in one rebalance."""
         # Then no commits of remaining members show when the rebalance began.
         before = generation.previous
         stayed = {m.id for m in generation.first.members}
@@ -504,9 +504,7 @@ class CauseFinder:
         return len(members) > 1 and not any(m.id in stayed for m in members)
 
     def _delayed_rebalance(self, member: MemberState, generation: Generation) -> bool:
-        """Return whether a rebalance lasted until the session of a member that had died
-        timed out.
-        """
+        """Return whether a rebalance had to wait for the session timeout of a dead member."""
         # The coordinator waits for a dead member, but not for one that sent LeaveGroup. If no other
         # member is missing, the rebalance ends when the dead member's session times out.
         seen = self._last_commit(member)
@@ -601,9 +599,7 @@ class CauseFinder:
         return min(time_ms, seen + self._longest_commit_interval(member))
 
     def _longest_commit_interval(self, member: MemberState) -> int:
-        """Return the longest mean time (ms) between commits of one of a member's
-        partitions, or 0.
-        """
+        """Return a member's longest mean commit interval (ms) over its partitions, or 0."""
         waits = [self._commits.usual_ms(topic, p) for topic, p in assigned_partitions(member)]
         return max((w for w in waits if w is not None), default=0)
 

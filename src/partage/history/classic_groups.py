@@ -100,7 +100,7 @@ class ClassicGroup:
 
     @property
     def newest_generation(self) -> Generation | None:
-        """The newest generation of the consumer group; None before the first one.
+        """The newest generation (rebalance) of the consumer group; None before the first one.
 
         Later records may still change it, because it is not complete yet.
         """
@@ -119,9 +119,9 @@ class ClassicGroup:
         return LifecycleEvent("deleted", self.incarnation, number, *at)
 
     def begin_incarnation(self) -> None:
-        """Reset the count of generations, because the consumer group was deleted.
+        """Restart the count of generations (rebalances), because the consumer group was deleted.
 
-        A new group of the same name starts with generation 0.
+        A new group of the same name begins with generation 0.
         """
         self.incarnation += 1
         self._last_number, self._epoch = None, None

@@ -131,9 +131,9 @@ class ClusterHistory:
         return bisect_right(self.times, time_ms) - 1
 
     def assumed_at(self, time_ms: int) -> bool:
-        """Return whether no cluster metadata was recorded at a time (ms) or earlier.
+        """Return whether the cluster metadata at a time (ms) is only assumed.
 
-        The first recorded metadata is then assumed for that time.
+        If none was recorded by then, the first recorded metadata is assumed.
         """
         position = self.position_at(time_ms)
         return position < 0 or bool(self._states[position].get("assumed"))
@@ -168,10 +168,10 @@ class ClusterHistory:
             raise InvalidCaptureError(f"{at}: {e}") from None
 
     def check_metadata(self) -> None:
-        """Check that all recorded cluster metadata can be parsed.
+        """Check that the recorded cluster metadata can be parsed at each of its times.
 
         Raises:
-            InvalidCaptureError: a state is malformed; the message names it and the defect.
+            InvalidCaptureError: metadata is malformed; the message names its line and the defect.
         """
         for position in range(len(self._states)):
             self._state(position)
@@ -559,10 +559,10 @@ class CoordinatorMoves:
     position: LogPosition | None = None
 
     def moves_until(self, log_position: LogPosition) -> Iterator[CoordinatorMove]:
-        """Yield the moves of a group's coordinator since the last call, up to a position in the
-        log.
+        """Yield the moves of a group's coordinator to another broker, up to a position in the log.
 
-        The first call yields none, because earlier moves do not concern the group.
+        Only moves since the last call are included. The first call yields none, because earlier
+        moves do not concern the group.
         """
         before, self.position = self.position, log_position
         if before is not None:  # earlier moves did not concern this group

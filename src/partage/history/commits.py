@@ -166,9 +166,9 @@ def number_stretches(commits: RecordPositions, records: RecordPositions) -> Int6
 
 
 def _number_by_kernel(commits: RecordPositions, records: RecordPositions) -> Int64Array:
-    """Number offset commits by the group record before them, with compiled code.
+    """Number offset commits by rebalance with compiled code, as `number_stretches` does.
 
-    The result is that of `number_stretches`.
+    Commits with equal numbers have no rebalance between them.
     """
     # The kernel needs log order, so commits in another order are sorted first.
     count, (group, partition, offset) = len(commits.group), commits
@@ -425,9 +425,10 @@ class RunColumns:
         return len(self.topic)
 
     def column_of_runs(self, name: str) -> Int64Array:
-        """Return one column of the offset commit summaries, by its name in `RUN`.
+        """Return one column of the summaries of offset commits, with one value per summary.
 
-        For example, ``commits`` is the number of commits of each summary.
+        For example, column ``commits`` has the number of commits of each summary. `RUN` lists the
+        names.
         """
         column: Int64Array = self.table[RUN.index(name)]
         return column
@@ -448,9 +449,10 @@ class MinuteColumns:
         return int(self.table.shape[1])
 
     def column_of_minutes(self, name: str) -> Int64Array:
-        """Return one field of the statistics for all minutes, by its name in `MINUTE`.
+        """Return one column of the offset commit statistics, with one value per partition and
+        minute.
 
-        For example, ``commits`` is the number of commits in each minute.
+        For example, column ``commits`` has the number of commits. `MINUTE` lists the names.
         """
         column: Int64Array = self.table[MINUTE.index(name)]
         return column
@@ -475,14 +477,15 @@ class CommitFolder:
         self._state = np.empty((STATE_ROWS, 0), np.int64)
 
     def export_state(self) -> tuple[Any, ...]:
-        """Return the statistics of incomplete minutes as plain values that can be stored.
+        """Return the offset commit statistics of incomplete minutes as values that can be stored.
 
         `restore_state` takes these values.
         """
         return list(self._series), self._state.tobytes()
 
     def restore_state(self, state: tuple[Any, ...]) -> None:
-        """Restore the statistics of incomplete minutes from the values of `export_state`.
+        """Restore the offset commit statistics of incomplete minutes from the values of
+        `export_state`.
 
         Later commits may then still be added to these minutes.
         """
@@ -505,7 +508,8 @@ class CommitFolder:
         return list(self._stretches(runs, table)), self._minutes(out, made)
 
     def finish_minutes(self) -> MinuteColumns:
-        """Return the offset commit statistics of the last, incomplete minutes when the log ends.
+        """Return the offset commit statistics of the last minutes, which were incomplete until the
+        log ended.
 
         Call it after the last `add_runs`.
         """
@@ -517,9 +521,9 @@ class CommitFolder:
         return MinuteColumns(out[:, :made], list(self._series))
 
     def _number_partitions(self, runs: RunColumns) -> Int64Array:
-        """Return the number of each commit summary's partition; new partitions get new numbers.
+        """Return, for each summary of offset commits, an integer that identifies its partition.
 
-        ``runs`` are the summaries of offset commits.
+        New partitions get the next integers. ``runs`` are the summaries.
         """
         pair = (runs.topic << 32) | (runs.partition & 0xFFFFFFFF)
         _, first, inverse = np.unique(pair, return_index=True, return_inverse=True)

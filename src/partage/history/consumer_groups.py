@@ -139,7 +139,8 @@ class EpochGroup:
     def process_record(
         self, record: GroupRecord
     ) -> Iterator[Generation | CurrentAssignment | Event]:
-        """Process the group's next log record; yield assignments and events that are now complete.
+        """Process a consumer group's next log record; yield assignments and events that are now
+        complete.
 
         A target assignment is complete when the next one begins.
         """
@@ -162,7 +163,7 @@ class EpochGroup:
             self.state.topology = record.value
 
     def finish_generation(self) -> Iterator[Generation]:
-        """Yield the group's last target assignment when the log or the group ends.
+        """Yield the group's last target assignment (KIP-848) when the log or the group ends.
 
         It was not complete before, because no later one has begun.
         """
@@ -250,8 +251,7 @@ class EpochGroup:
             state.fresh[member] = target
 
     def _process_target_epoch(self, record: GroupRecord) -> Iterator[Generation]:
-        """Process the record that completes a target assignment; yield the previous target
-        assignment.
+        """Process the record that completes a target assignment (KIP-848); yield the one before it.
 
         The new one is yielded later, because later records may still change it.
         """
@@ -430,9 +430,10 @@ class EpochGroup:
             self._add_cause(Cause("topics", RECORDED, time_ms=record.timestamp_ms, detail=detail))
 
     def _complete_members(self, generation: Generation) -> Generation:
-        """Add metadata of members to a target assignment, if the log has it only in later records.
+        """Add metadata of members to a target assignment, from records that come later in the log.
 
-        This happens in a compacted log.
+        In a compacted log, the records of members may come after the assignment. ``generation`` has
+        the assignment.
         """
         # This happens in a compacted log. Static members may also have new ids at the end of the
         # generation.

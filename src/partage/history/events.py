@@ -158,9 +158,9 @@ class CurrentAssignment:
 
     @property
     def owner_identity(self) -> str:
-        """Identity of the member, which a restart does not change if the member is static.
+        """The instance id of a static member, or the member id of a dynamic one.
 
-        It is the instance id, or the member id of a dynamic member.
+        The instance id of a static member stays the same when it restarts.
         """
         return self.member if self.instance is None else self.instance
 

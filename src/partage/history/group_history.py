@@ -94,7 +94,7 @@ class GroupHistory:
     def deletion_count(self) -> int:
         """Number of times that the consumer group was deleted so far.
 
-        A group that is created again under the same name is counted as another incarnation.
+        A deleted group can be created again under the same name.
         """
         return self._classic.incarnation
 
@@ -108,7 +108,7 @@ class GroupHistory:
 
     @property
     def missing_within(self) -> int:
-        """Number of generations missing in the log between the first and the last one that it has.
+        """Number of generations between the first and the last one in the log that the log lacks.
 
         Epochs that no record mentions are included.
         """
@@ -190,7 +190,7 @@ class GroupHistory:
         return [self._pauses.commit_values(), place and [place.partition, place.offset]]
 
     def resume_commits(self, values: Sequence[Any]) -> None:
-        """Restore what offset commits change in this history: each partition's commit statistics.
+        """Restore each partition's commit statistics in this history of a consumer group.
 
         Args:
             values: result of `commit_values`.

@@ -78,7 +78,7 @@ class RebalanceOpened:
     fresh: bool
 
     def to_json(self) -> dict[str, Any]:
-        """Return the event as a dict for JSON.
+        """Return the event that a rebalance has begun as a dict for JSON.
 
         It has the group, the members that joined or left, the moved partitions and the causes.
         """
@@ -134,7 +134,7 @@ class RebalanceSettled:
     reported: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """Return the event as a dict for JSON.
+        """Return the event that a rebalance has ended as a dict for JSON.
 
         It has the group, the duration of the rebalance, the time without a consumer and the causes.
         """
@@ -166,7 +166,10 @@ class GroupChange:
     fresh: bool
 
     def to_json(self) -> dict[str, Any]:
-        """Return the event as a dict for JSON, with its kind and time, the group and the member."""
+        """Return an event of a group, such as its deletion, as a dict for JSON.
+
+        It has the event's kind and time, the group and the member.
+        """
         one = self.event
         return {
             "event": one.event, "time_ms": one.time_ms, "group": self.group,
@@ -262,9 +265,10 @@ class WatchedGroup:
         self._fresh = False
 
     def export_state(self) -> tuple[Any, ...]:
-        """Return the state of this live view as plain values, so that a later process can continue.
+        """Return the state of a consumer group in a live recording as values that can be stored.
 
-        Rebalance storms (many rebalances in quick succession) are not included.
+        A later process continues from them. Rebalance storms (many rebalances in quick succession)
+        are not included.
         """
         one = self._open
         rest = None if one is None else (
@@ -391,9 +395,10 @@ class WatchedGroup:
                 yield GroupChange(self.name, item, fresh)
 
     def _confirm_deletion(self) -> Iterator[WatchEvent]:
-        """Yield the event that the group was deleted.
+        """Yield the event that a consumer group was deleted, once this is certain.
 
-        Until now, a record that shows a migration could have followed its tombstone.
+        Its tombstone could also have meant a migration to another protocol, which a later record
+        shows.
         """
         self._ended_ms, found = None, self.history.find_deletion()
         for one in derive_events(found) if found is not None else ():
@@ -555,7 +560,7 @@ class LiveGroups:
             self._held.append(_Held(due_ms, group, item))
 
     def to_bytes(self) -> bytes:
-        """Serialize the state of all consumer groups to bytes; `restore_state` restores it.
+        """Serialize the live view of all consumer groups to bytes; `restore_state` restores it.
 
         Cluster metadata is not included.
         """

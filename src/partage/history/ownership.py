@@ -66,9 +66,10 @@ class OwnershipIntervals:
         self._latest_end: int | None = None
 
     def export_state(self) -> tuple[Any, ...]:
-        """Return the ownership spans that have not ended yet as plain values that can be stored.
+        """Return the ownership spans that have not ended yet as values that can be stored.
 
-        `restore_state` takes these values.
+        A span says that a member has owned a partition since a time. `restore_state` takes the
+        values.
         """
         return self._open, self._ended, self._newest, self._latest_end
 
@@ -164,17 +165,18 @@ class OwnershipIntervals:
         return time_ms
 
     def finish_intervals(self) -> Iterator[Interval]:
-        """Yield the remaining ownership spans when the log ends.
+        """Yield the ownership spans (member, partition, time) that remain when the log ends.
 
-        The end of a span that has not ended is None.
+        The end of a span is None if the member still owns the partition.
         """
         yield from self._ended.values()
         yield from self._open.values()
         self._open, self._ended = {}, {}
 
     def _take_final_intervals(self, time_ms: int) -> Iterator[Interval]:
-        """Yield and remove the ownership spans that ended before ``time_ms`` and so cannot
-        change.
+        """Remove the ownership spans that ended before ``time_ms``, and yield them as final.
+
+        Later records cannot change them. A span is the time in which a member owned a partition.
         """
         settled = [key for key, interval in self._ended.items() if interval.to_ms != time_ms]
         for key in settled:

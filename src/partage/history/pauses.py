@@ -231,7 +231,8 @@ class PauseTracker:
     def finish_pauses(self) -> Iterator[Pause]:
         """Yield the pauses that have not ended when the log ends.
 
-        Their partitions had no commit after the rebalance.
+        A pause is a time around a rebalance without offset commits of a partition. These partitions
+        had no commit after the rebalance.
         """
         for state in self.partitions.values():
             yield from state.waiting

@@ -132,9 +132,9 @@ class MemberState:
 
     @property
     def owner_identity(self) -> str:
-        """Identity of the member, which a restart does not change if the member is static.
+        """The instance id of a static member, or the member id of a dynamic one.
 
-        It is the instance id, or the member id of a dynamic member.
+        The instance id of a static member stays the same when it restarts.
         """
         return self.id if self.instance is None else self.instance
 
@@ -295,7 +295,7 @@ def _member(value: Mapping[str, Any], *, is_consumer: bool) -> MemberState:
 
 
 def parse_payloads(subscription: bytes, assignment: bytes) -> _Parsed:
-    """Parse the encoded subscription and assignment of a group member.
+    """Parse the bytes of a group member's subscription and assignment.
 
     Returns:
         The subscription, the fields of the assignment, and an error message if bytes are damaged.
@@ -381,7 +381,7 @@ _RECORD_COLUMNS = (
 
 
 class ClassicStates:
-    """Builder of classic group states from columns of decoded records.
+    """Converter of decoded group records, given as columns, to states of classic groups.
 
     Equal members and subscriptions become one shared object, which saves memory and time.
     """
@@ -477,9 +477,10 @@ class _BatchMembers:
         )
 
     def _cache_key(self, member_code: int) -> bytes:
-        """Return the bytes that identify a member in the cache of earlier batches.
+        """Return the bytes by which a group member is found in the cache of earlier batches of
+        records.
 
-        ``member_code`` is the member's integer code in this batch.
+        ``member_code`` is the integer that stands for the member in this batch.
         """
         return self._found.whole.raw_bytes(member_code) + bytes(self._cells[member_code][:1])
 
@@ -528,9 +529,10 @@ class _PayloadColumns:
         self._text, self._data = found.names.decoded_text, found.sent.data.data
 
     def find_subscription(self, subscription_code: int, _: bytes) -> Subscription | None:
-        """Return the decoded subscription of a member, by its integer code in the batch.
+        """Return a member's subscription as compiled code has decoded it, or None.
 
-        The result is None if the caller must parse the bytes.
+        If it is None, the caller must parse the bytes. ``subscription_code`` is the integer that
+        stands for the subscription in the batch.
         """
         (
             version, topics_from, topics, pairs_from, pairs, user_at, user_size, generation,
@@ -549,10 +551,11 @@ class _PayloadColumns:
         )
 
     def find_assignment(self, assignment_code: int, encoded: bytes) -> _Assigned | None:
-        """Return a member's decoded assignment: its partitions, its version and the user data.
+        """Return a member's assignment as compiled code has decoded it, or None.
 
-        The result is None if the caller must parse the bytes. ``assignment_code`` is the integer
-        code of the assignment in the batch, ``encoded`` its bytes.
+        It consists of partitions, version and user data. If it is None, the caller must parse the
+        bytes (``encoded``). ``assignment_code`` is the integer that stands for the assignment in
+        the batch.
         """
         if not encoded:  # the coordinator stores no bytes for a member that the leader left out
             return _NOT_ASSIGNED

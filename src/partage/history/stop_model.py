@@ -109,9 +109,9 @@ class Instant(NamedTuple):
     latest: float
 
     def with_added_uncertainty(self, independent: Instant) -> Instant:
-        """Return this uncertain time with the uncertainty of another, independent time added.
+        """Return this uncertain time plus an independent error: the variance grows by the error's.
 
-        The variances are added; the mean stays the same.
+        The mean stays the same. ``independent`` is an uncertain time whose variance is used.
         """
         return Instant(
             self.mean,
@@ -269,7 +269,10 @@ class MemberCommits:
 
     @property
     def interval_ms(self) -> float:
-        """Usual time (ms) between two offset commits of the member; Kafka's default if unknown."""
+        """Usual time (ms) between two offset commits of a member.
+
+        It is Kafka's default ``auto.commit.interval.ms`` if it is unknown.
+        """
         return DEFAULT_COMMIT_MS if self.usual_ms is None else max(1.0, self.usual_ms)
 
     def estimate_stop(self, otherwise: Instant, commit_probability: float | None = None) -> Instant:
@@ -417,7 +420,7 @@ def departure_time(
 
 
 def _coincidence_density(instant: Instant, other_instant: Instant) -> float:
-    """Return the probability density (per ms) that two uncertain times are the same."""
+    """Return the probability density (per ms) at which two independent uncertain times coincide."""
     # Both are taken as uniform and independent; the result is a likelihood for Bayes' rule.
     common = min(instant.latest, other_instant.latest) - max(
         instant.earliest, other_instant.earliest

@@ -98,9 +98,10 @@ class StormTracker(Generic[_Item]):
             self._assign_storm_number(newest)
 
     def is_ongoing(self, time_ms: int) -> bool:
-        """Return whether the consumer group is in a rebalance storm at a time.
+        """Return whether the consumer group is in a rebalance storm (many quick rebalances) at a
+        time.
 
-        It is in one if its newest rebalance is part of a storm and at most one session timeout ago.
+        It is if its newest rebalance is part of a storm and at most one session timeout ago.
         """
         newest = self._pending[-1] if self._pending else None
         return (
@@ -110,9 +111,10 @@ class StormTracker(Generic[_Item]):
         )
 
     def finish_storms(self) -> Iterator[tuple[_Item, int | None]]:
-        """Yield the remaining rebalances when the log ends.
+        """Yield the last rebalances, with the number of their storm, when the log ends.
 
-        Each is yielded as (object of the rebalance, number of its storm or None).
+        A storm is a series of many rebalances in quick succession. Each item is (object of the
+        rebalance, storm number or None).
         """
         while self._pending:
             yield self._pop()

@@ -208,9 +208,9 @@ class Assumption:
 
     @property
     def uses_rack_strategy(self) -> bool:
-        """Return whether the guessed settings include a rack-aware assignment strategy (KIP-925).
+        """Return whether the guessed settings have a rack-aware assignment strategy (KIP-925).
 
-        Then the racks of brokers and clients affect the tasks.
+        The racks of brokers and clients then affect the tasks.
         """
         return self.settings.rack_aware_assignment_strategy != "none"
 
@@ -405,7 +405,7 @@ def _likely_settings(
 
 
 def counts_of(topology: ObservedTopology, cluster: Cluster) -> dict[str, int]:
-    """Return the partition count of each source topic of a Streams application.
+    """Return the partition count of each source topic of a Streams application, as a dict.
 
     If the cluster metadata lacks a topic, its count comes from the recorded assignment.
     """

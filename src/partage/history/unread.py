@@ -113,8 +113,9 @@ class UnreadTracker:
         return sum_stops(self.state.sums.values(), self.state.no_consumer_ms)
 
     def take_intervals(self) -> tuple[UnreadInterval, ...]:
-        """Return and clear the times without a consumer of the last rebalance, one per
-        partition.
+        """Return the times without a consumer that the last rebalance ended, one row per partition.
+
+        The list is cleared, so each time is returned once.
         """
         found, self.state.ended = tuple(self.state.ended), []
         return found
@@ -387,7 +388,9 @@ class UnreadTracker:
             self._assign(assigned_partitions(member), member.id, time_ms, after_record(time_ms))
 
     def process_acknowledgement(self, assignment: CurrentAssignment) -> None:
-        """Update which partitions have a consumer, after a member acknowledged its assignment."""
+        """Update which partitions have a consumer after a member (KIP-848) acknowledged its
+        assignment.
+        """
         state, at = self.state, assignment.time_ms
         now = {(topic, p): None for role, _, topic, p in assignment.parts if role in _READS}
         lost = [pair for pair in state.reads.get(assignment.member, ()) if pair not in now]
@@ -569,7 +572,9 @@ class UnreadTracker:
         stop.apart_ms = 0.0
 
     def _remove_from_owner(self, owner: str, topic_partition: _Pair) -> float:
-        """Remove a partition from its owner; return since when (ms) the owner had consumed it."""
+        """Remove a partition from its owner; return the time (ms) at which the owner began to
+        consume it.
+        """
         reads = self.state.reads[owner]
         since = reads.pop(topic_partition)
         if not reads:
@@ -602,9 +607,10 @@ class UnreadTracker:
         state.clients = {name: one for name, one in state.clients.items() if name in alive}
 
     def _was_evicted_while_alive(self, member: MemberState, time_ms: int) -> bool:
-        """Return whether a joining member is a client that was evicted although it was alive.
+        """Return whether a joining member is a client that was recently evicted although it was
+        alive.
 
-        Its eviction was shortly before. ``time_ms`` is the time of its join.
+        ``time_ms`` is the time of the join.
         """
         evicted_ms = self.state.evicted.pop(_client(member), None)
         if evicted_ms is not None and time_ms - evicted_ms <= _REJOIN_MS:

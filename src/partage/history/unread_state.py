@@ -71,9 +71,11 @@ class OpenStop:
     missed: float = 0.0
 
     def end_unsubscribed_time(self, until_ms: float) -> None:
-        """End the time in which no member subscribes to the topic, if there is one at present.
+        """End the time in which no member subscribes to a topic, because one subscribed at
+        ``until_ms``.
 
-        ``until_ms`` is the time at which a member subscribed again.
+        Such time is subtracted from the time that a partition had no consumer. Nothing happens if
+        the topic had a subscriber.
         """
         if self.apart_from_ms is None:
             return
@@ -85,9 +87,10 @@ class OpenStop:
     def close_interval(
         self, topic_partition: tuple[str, int], new_owner: str, read_again: Instant
     ) -> UnreadInterval:
-        """Return the row of table ``unread`` for the partition, which a member consumes again.
+        """Return the row of table ``unread`` for a partition that a member consumes again.
 
-        ``new_owner`` is the id of that member, ``read_again`` the time at which it began.
+        A row has the time in which one partition had no consumer. ``new_owner`` is the member's id,
+        ``read_again`` the time at which it began.
         """
         length = StopSum()
         length.add_stop(self.start, read_again, self.apart_ms)

@@ -89,7 +89,7 @@ class RecordedGroup:
             run.group(self.group)  # raises, and names the groups of the run
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        """Return the rows of one output table that belong to the group, as dicts.
+        """Return the consumer group's rows of an output table, as dicts.
 
         The list is empty if the run lacks the table.
         """
@@ -193,7 +193,7 @@ class RecordedGroup:
 
     @property
     def clients(self) -> tuple[str, ...]:
-        """Client library of each current member, such as ``java``."""
+        """Kafka client library of each current member of the group, such as ``java``."""
         return tuple(str(row["client"]) for row in self.members)
 
     @property
@@ -269,7 +269,8 @@ GroupInput: TypeAlias = RecordedGroup | MeasuredGroup
 
 
 def _group_input(run: Run | MeasuredGroup | str | Path, group: str | None) -> GroupInput:
-    """Return the group to forecast, from a finished replay or measured in a live cluster.
+    """Return the data of a consumer group for a forecast, from a replay or measured in a live
+    cluster.
 
     Args:
         run: a finished replay, its folder, or a measured group.

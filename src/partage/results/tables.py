@@ -340,9 +340,10 @@ class TableView(Sequence[R], Generic[R]):
 
     @classmethod
     def of(cls, row: type[R], rows: Iterable[R]) -> TableView[R]:
-        """Create a table from rows of one dataclass, whose fields become the columns.
+        """Create a table from rows, which are instances of one dataclass; its fields become the
+        columns.
 
-        ``row`` is the dataclass.
+        ``row`` is the dataclass, ``rows`` are the instances.
         """
         import pyarrow as pa
 

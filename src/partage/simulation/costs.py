@@ -289,10 +289,11 @@ class RebalanceCosts:
 
     @property
     def recorded_reread(self) -> FloatArray:
-        """Number of records that were read twice in the recorded rebalance, by partition
+        """Number of records of each partition that were read twice after the recorded rebalance
         (float64[P]).
 
-        It is NaN for partitions that did not stop in the rebalance.
+        A new owner begins at the last committed offset. The number is NaN for partitions that did
+        not stop.
         """
         known = np.full(len(self.most), np.nan)
         known[list(self.rewinds)] = list(self.rewinds.values())
@@ -305,7 +306,7 @@ class RebalanceCosts:
     def recorded_assignment(self) -> Assignment:
         """The recorded assignment of partitions to members after the rebalance, as arrays.
 
-        It is the assignment of ``state``, with the partition indices of ``cluster``.
+        It uses the partition indices of the cluster metadata of that time.
         """
         return recorded_assignment(self.state, self.cluster)
 

@@ -240,12 +240,12 @@ class _Simulation:
     def exceeds_memory_share(self, simulations: int) -> bool:
         """Return whether this simulation holds more output rows than its share of the memory limit.
 
-        ``simulations`` is the number of simulations that share the limit.
+        ``simulations`` is the number of policies that are simulated at once and share the limit.
         """
         return max(len(self.rows) / _MOST_ROWS, self.text / _MOST_TEXT) >= 1 / simulations
 
     def take_rows(self, count: int) -> list[SimulatedRebalance]:
-        """Remove and return the ``count`` oldest finished output rows, and free their memory."""
+        """Remove and return the ``count`` oldest rows of table ``replays`` that are finished."""
         self.rows.sort(key=lambda r: (r.incarnation, r.generation, r.step))
         done, self.rows = self.rows[:count], self.rows[count:]
         self.text = sum(len(row.plan or "") for row in self.rows)
@@ -325,7 +325,9 @@ class _Simulation:
         return replace(found, steps=tuple(steps))
 
     def _restore_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Restore the state of the simulation from a checkpoint of an earlier run."""
+        """Restore the simulation's members and pending actions from a checkpoint of an
+        earlier run.
+        """
         recent = self.recent
         time_ms = recent[checkpoint.position].generation.timestamp_ms
         self.cluster = self.context.clusters.cluster_at(time_ms)
@@ -456,7 +458,7 @@ class _Simulation:
     # -- evictions -----------------------------------------------------------------------------
 
     def _evict_at_session_timeout(self, member_key: str, absence: AbsentMember) -> None:
-        """Evict an absent member at its session timeout, and begin a rebalance."""
+        """Evict a member that stopped its heartbeats, at its session timeout; begin a rebalance."""
         if self.state.absent.get(member_key) is absence:
             later = self.clock.now_ms - absence.rebalance.generation.timestamp_ms
             extra = self._evict_member(member_key, absence.timeout_ms, later)
@@ -626,12 +628,14 @@ class _Simulation:
         return inputs.estimate_downtime(self.lengths, rebalance)
 
     def _begin_follow_up_rebalance(self, rebalance: RecordedRebalance, generation: int) -> None:
-        """Begin the second rebalance of a cooperative group, unless another one began meanwhile."""
+        """Begin a cooperative group's second rebalance, unless another one has begun meanwhile."""
         if generation == self.state.generation and self.pending is None:
             self._begin_rebalance(rebalance, Absences())
 
     def _switch_strategy(self, resolved: ResolvedPolicy) -> None:
-        """Switch to another assignment strategy; members lose the data that the old one stored."""
+        """Switch the simulated group to another strategy; members lose the old one's stored
+        data.
+        """
         before, self.state.resolved = self.state.resolved, resolved
         if before is not None and before.strategy is not resolved.strategy:
             for member in self.state.members.values():
@@ -676,7 +680,9 @@ class _Simulation:
         return RowPosition(self._row_count(rebalance), self.clock.now_ms)
 
     def _add_row(self, rebalance: RecordedRebalance, row: SimulatedRebalance) -> None:
-        """Add an output row that belongs to a recorded rebalance, and store it for the next run."""
+        """Add a row of table ``replays`` for a recorded rebalance, and store it for the
+        next run.
+        """
         if self.store is not None:
             try:
                 position = self.recent.position_of_rebalance(rebalance)

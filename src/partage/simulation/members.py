@@ -239,9 +239,9 @@ class ConsumptionTracker:
         self._target: dict[str, Int32Array] = {}
 
     def owned_partitions(self, members: Sequence[SimulatedMember]) -> Mapping[str, Int32Array]:
-        """Return a dict from member key to the partitions that the member owns before a rebalance.
+        """Return the partitions that each member owns before a rebalance, as a dict by member key.
 
-        The result is empty if no listener receives changes.
+        The result is empty if no listener function receives changes.
         """
         return {} if self._listener is None else {one.key: one.owned for one in members}
 
@@ -285,7 +285,8 @@ class ConsumptionTracker:
             self._report_consumed_partitions()
 
     def remove_member(self, member_key: str) -> None:
-        """Stop all partitions of a member that left the group, and report this to the listener.
+        """Stop all partitions of a member that left the simulated group, and report it to the
+        listener.
 
         ``member_key`` identifies the member (`SimulatedMember.key`).
         """

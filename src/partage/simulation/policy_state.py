@@ -92,7 +92,9 @@ class Absences(NamedTuple):
     away_s: float = 0.0
 
     def add_absences(self, other: Absences) -> Absences:
-        """Return the sum of two amounts of partition-seconds that unresponsive members caused."""
+        """Return the sum of two amounts of downtime (partition-seconds) caused by unresponsive
+        members.
+        """
         return Absences(self.bounds + other.bounds, self.away_s + other.away_s)
 
 
@@ -169,7 +171,7 @@ class PolicyState:
         return self.key_of.get(member.id, member.owner_identity)
 
     def is_responding(self, member_key: str) -> bool:
-        """Return whether a member is in the simulated group and sends heartbeats.
+        """Return whether a member is in the simulated group and still sends heartbeats.
 
         ``member_key`` identifies the member (`SimulatedMember.key`).
         """
@@ -187,7 +189,7 @@ class PolicyState:
         self.members = first | self.members
 
     def forget_old_members(self, limit: int) -> None:
-        """Forget members that left the simulated group long ago, so that memory stays bounded.
+        """Forget members that left the simulated group long ago, to limit memory.
 
         Args:
             limit: maximum number of evicted members, and of member ids, to keep.
@@ -338,9 +340,9 @@ class Checkpoint:
 
     @property
     def rebalance_positions(self) -> frozenset[int]:
-        """Positions of the recorded rebalances to which the stored state refers.
+        """Indices, in the group's history, of the recorded rebalances that this checkpoint needs.
 
-        They are indices in the group's history.
+        A checkpoint is the stored state of a simulation.
         """
         found = {self.position, *(one.position for one in self.actions)}
         found |= {position for position, _ in self.steps}
@@ -402,13 +404,13 @@ class RecentRebalances:
         return self._recent[position] if position in self._recent else self._old[position]
 
     def add_rebalance(self, position: int, rebalance: RecordedRebalance) -> None:
-        """Add the next recorded rebalance; ``position`` is its index in the group's history."""
+        """Add the group's next recorded rebalance; ``position`` is its index in the history."""
         self._recent[position] = rebalance
         # The object is kept as long as the entry, so that no other one gets its id.
         self._position_of[id(rebalance)] = position
 
     def position_of_rebalance(self, rebalance: RecordedRebalance) -> int:
-        """Return the position of a recorded rebalance in its group's history.
+        """Return the index of a recorded rebalance in its group's history.
 
         Raises:
             KeyError: the rebalance is too old and was removed.
@@ -627,13 +629,13 @@ def _bounds(value: Any) -> Bounds | None:
 
 
 class SimulationStore(Protocol):
-    """Interface of a store for the output rows and checkpoints of a simulation.
+    """Interface of a store for the output rows of a simulation and its checkpoints (stored states).
 
     The next run of Partage continues the simulation from what is stored.
     """
 
     def store_row(self, row: StoredRow) -> None:
-        """Store the next output row; rows arrive in the order of the simulation."""
+        """Store the next output row of a simulation; the rows arrive in the simulated order."""
 
     def store_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Store a checkpoint: the state of the simulation after the rows that have been stored so

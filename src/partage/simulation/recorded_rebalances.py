@@ -127,16 +127,17 @@ class _AbsenceTracker:
         return departures, returns
 
     def export_state(self) -> tuple[Any, ...]:
-        """Return the members that are absent as values that can be stored between two runs.
+        """Return the absent members of a consumer group as values that can be stored between two
+        runs.
 
-        `restore_state` takes these values.
+        An absent member has left the group and may return. `restore_state` takes these values.
         """
         return self._departed, self._before
 
     def restore_state(self, state: tuple[Any, ...]) -> None:
-        """Restore the absent members from the values that `export_state` returned.
+        """Restore the absent members of a consumer group from the values of `export_state`.
 
-        The tracker then continues with the next generation.
+        An absent member has left the group and may return.
         """
         self._departed, self._before = state
 
@@ -255,7 +256,9 @@ class RecordedRebalance:
 
     @property
     def identity(self) -> tuple[int, int, int, bool]:
-        """Values that no other recorded rebalance of the group has."""
+        """Log position, generation number, and whether a migration wrote it; unique in the
+        group.
+        """
         # A migration has the generation number of the rebalance before it.
         of = self.generation
         return of.position.partition, of.position.offset, of.generation_number, of.taken_over
@@ -317,7 +320,7 @@ class OwnershipTracker:
         return self._newest
 
     def _apply_newest_assignment(self) -> None:
-        """Replace the tracked owners of partitions by those of the newest rebalance's assignment.
+        """Update the owner of each partition to the newest rebalance's assignment.
 
         If that assignment is unusable, no partition has an owner.
         """
@@ -356,9 +359,9 @@ class OwnershipTracker:
 
 
 def count_entries(generation: Generation) -> int:
-    """Return the number of members and assigned partitions of a generation.
+    """Return the number of members and assigned partitions after a rebalance.
 
-    It shows how much memory the generation needs.
+    It shows how much memory the recorded rebalance needs.
     """
     members = generation.first.members
     return sum(1 + sum(len(numbers) for _, numbers in member.assigned) for member in members)
@@ -440,15 +443,16 @@ class RecordedRebalanceBuilder:
         return [generation for generation, *_ in self._queue]
 
     def finish_rebalances(self) -> Iterator[RecordedRebalance]:
-        """Yield the recorded rebalances that are still incomplete, at the end of the log.
+        """Yield the remaining recorded rebalances when the log ends.
 
-        Members that are absent then count as not returned.
+        They were incomplete until now, because departed members could still return.
         """
         while self._queue:
             yield self._build_oldest_rebalance()
 
     def _build_oldest_rebalance(self) -> RecordedRebalance:
-        """Build the oldest incomplete rebalance, and remove it from the queue.
+        """Build the oldest recorded rebalance in the queue of incomplete ones, and remove it from
+        there.
 
         The tracked owners of partitions are updated with its assignment.
         """
@@ -466,7 +470,8 @@ class RecordedRebalanceBuilder:
 
 
 class WaitingRebalances:
-    """Recorded rebalances of a group that were read but not simulated yet, in order of time.
+    """Queue of recorded rebalances of a group that were read but not simulated yet, in order of
+    time.
 
     Args:
         lookahead_ms: rebalances are read so long before they are simulated, or shorter if more than
@@ -478,21 +483,32 @@ class WaitingRebalances:
         self._queue: deque[tuple[int, int, int]] = deque()
 
     def append(self, time_ms: int, position: int, rebalance: RecordedRebalance) -> None:
-        """Add the next rebalance; ``position`` is its index in the group's history."""
+        """Add a recorded rebalance to the queue of rebalances that are not simulated yet.
+
+        ``position`` is its index in the group's history.
+        """
         self._queue.append((time_ms, position, count_entries(rebalance.generation)))
 
     def next_ms(self) -> int | None:
-        """Return the time of the next rebalance; None if there is none."""
+        """Return the time (ms) of the first recorded rebalance in the queue; None if the queue is
+        empty.
+        """
         return self._queue[0][0] if self._queue else None
 
     def take_next(self) -> tuple[int, int]:
-        """Remove the next rebalance, and return its time and its index in the group's history."""
+        """Remove the first recorded rebalance from the queue of rebalances that are not simulated
+        yet.
+
+        Return its time (ms) and its index in the group's history.
+        """
         return self._queue.popleft()[:2]
 
     def due_before_ms(self, newest_ms: int) -> int:
-        """Return the time (ms) before which all rebalances have to be simulated now.
+        """Return the time (ms) before which all recorded rebalances in the queue are to be
+        simulated now.
 
-        ``newest_ms`` is the time of the newest rebalance.
+        Later ones wait, unless the queue needs too much memory. ``newest_ms`` is the time of the
+        newest rebalance.
         """
         before_ms = newest_ms - self._lookahead_ms
         entries = sum(count for _, _, count in self._queue)

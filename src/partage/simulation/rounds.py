@@ -127,7 +127,7 @@ class ResolvedPolicy:
 
     @property
     def stores_member_data(self) -> bool:
-        """True if the assignment strategy stores data for members between rebalances.
+        """True if the assignment strategy stores data of members between two rebalances.
 
         For example, sticky strategies store the previous assignment of each member.
         """
@@ -231,7 +231,7 @@ class _FailedMemory:
 def _clear_assignments(
     members: Sequence[SimulatedMember], failed_result: RoundResult
 ) -> RoundResult:
-    """Remove all members' partitions and strategy data after a failed rebalance.
+    """Remove the partitions and strategy data of all members after a failed simulated rebalance.
 
     ``failed_result``, the result of that rebalance, is returned unchanged.
     """
@@ -292,7 +292,7 @@ def _sends_user_data(strategy: object) -> bool:
 
 
 def _strategy_stores_member_data(strategy: object) -> bool:
-    """Return whether an assignment strategy stores data for members between rebalances.
+    """Return whether an assignment strategy stores data of members between two rebalances.
 
     Such a strategy defines its own method ``on_assignment``.
     """

@@ -266,9 +266,10 @@ class RowBuilder:
         return {member: i for i, member in enumerate(self.recorded.members)}
 
     def clear_unreliable_breaches(self, metrics: PlanMetrics) -> PlanMetrics:
-        """Remove the number of rule violations from metrics if partition counts were not recorded.
+        """Return metrics without the number of rule violations if partition counts were not
+        recorded.
 
-        Partition counts are then assumed, so this number would be unreliable.
+        Partition counts are then assumed, so that number would be unreliable.
         """
         return replace(metrics, breaches=None) if self._has_unknown_partitions else metrics
 
@@ -294,7 +295,9 @@ class RowBuilder:
 
 
 class RowBuilders:
-    """Cache of row builders, which the simulations of a group in all configurations share.
+    """Cache of the objects that build output rows, shared by the simulations of a group.
+
+    There is one for each recorded rebalance.
 
     Args:
         context: metadata and statistics of the group.
@@ -305,7 +308,9 @@ class RowBuilders:
         self._builders: dict[int, RowBuilder] = {}
 
     def row_builder(self, rebalance: RecordedRebalance) -> RowBuilder:
-        """Return the builder of a recorded rebalance's output rows in cumulative simulations."""
+        """Return the object that builds a recorded rebalance's output rows in cumulative
+        simulations.
+        """
         found = self._builders.get(id(rebalance))
         if found is None:
             if len(self._builders) >= _MOST_BUILDERS:

@@ -88,7 +88,7 @@ class StopOwner(NamedTuple):
 class Stop(NamedTuple):
     """A partition that has no consumer during a simulated rebalance, with its last owner.
 
-    `StopLengths` estimates from the owner how long the partition has no consumer.
+    For how long it has none is estimated from the owner (`StopLengths`).
     """
 
     topic: str
@@ -162,10 +162,10 @@ class _RebalanceMeans:
 
 @dataclass(slots=True)
 class _PartitionIntervals:
-    """Recorded times without a consumer of one partition, in log order.
+    """Recorded times in which one partition had no consumer, in log order.
 
     Attributes:
-        intervals: the intervals.
+        intervals: the times, as rows of table ``unread``.
         numbers: number of each interval among all intervals of the group, ascending.
         latest_ms: when each interval or one before it ended, whichever is later; ascending.
     """
@@ -211,9 +211,10 @@ class RecordedLengths:
         )  # fmt: skip
 
     def add_rebalance(self, rebalance: RecordedRebalance) -> None:
-        """Add the recorded durations in which partitions had no consumer in the next rebalance.
+        """Add the recorded times in which partitions had no consumer because of the next rebalance.
 
-        Call it for every rebalance in order of time.
+        Simulations estimate their own times from them. Call it for every rebalance in order of
+        time.
         """
         generation = rebalance.generation
         sent = max((m.session_timeout_ms for m in generation.first.members), default=0)
@@ -240,9 +241,10 @@ class RecordedLengths:
         self._forget_old_intervals(generation.timestamp_ms)
 
     def _forget_old_intervals(self, now_ms: int) -> None:
-        """Forget intervals that no simulated rebalance needs any more, or that are too many.
+        """Forget the oldest recorded times without a consumer, to limit memory.
 
-        In the second case the rebalance's means are forgotten, too.
+        They are those that no simulated rebalance needs any more. If there are too many others,
+        these are forgotten with the means of their rebalance.
         """
         while self._rebalances:
             number, time_ms, pairs = self._rebalances[0]
@@ -269,9 +271,11 @@ class RecordedLengths:
         return self._means.get(generation) or _RebalanceMeans()
 
     def facts_of(self, rebalance: RecordedRebalance) -> _RebalanceFacts:
-        """Return what the estimates of all policies need of a recorded rebalance.
+        """Return the members' session timeout, their number and their restarts in a recorded
+        rebalance.
 
-        The newest result is cached, because the policies simulate a rebalance one after the other.
+        The estimates of all policies (group configurations) need them, so the newest result is
+        cached.
         """
         known, facts = self._newest_facts
         if known is not rebalance:
@@ -282,7 +286,7 @@ class RecordedLengths:
 
 @dataclass(frozen=True, slots=True)
 class _RebalanceFacts:
-    """Values of a recorded rebalance that do not depend on the policy.
+    """Values of a recorded rebalance that are the same in simulations of all group configurations.
 
     Attributes:
         session_ms: the longest session timeout of the members.
@@ -306,9 +310,9 @@ class _RebalanceFacts:
 
 
 class StopLengths:
-    """Estimator of how long partitions have no consumer in simulated rebalances.
+    """Estimator of the times in which partitions have no consumer in simulated rebalances.
 
-    If the same partition had no consumer in the recorded rebalance, the estimate is the recorded
+    If the same partition had no consumer in the recorded rebalance, the estimate is that recorded
     duration. Each recorded duration is used at most once.
 
     Args:

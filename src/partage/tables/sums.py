@@ -303,10 +303,9 @@ _MAX_TABLE = 2**24
 
 
 def _number_rows(table: pa.Table, columns: Sequence[str]) -> NDArray[np.int64]:
-    """Number the rows of a table (0, 1, ...); rows with equal values in some columns share a
-    number.
+    """Number the rows of a table so that rows with equal values in some columns share a number.
 
-    Integers are faster to group by than strings.
+    For example, the values a, b, a become 0, 1, 0. Integers are faster to group by than strings.
     """
     from pyarrow import compute as pc
 
@@ -338,7 +337,10 @@ def _to_dense_numbers(numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], in
 
 
 def _first_positions(numbers: NDArray[np.int64], size: int) -> NDArray[np.int64]:
-    """Return the index at which each of the numbers 0 to ``size - 1`` first occurs in an array."""
+    """Return the index at which each of the numbers 0 to ``size - 1`` first occurs in an array.
+
+    For example, 1, 0, 1 becomes 1, 0.
+    """
     first = np.zeros(size, np.int64)
     first[numbers[::-1]] = np.arange(len(numbers))[::-1]
     return first

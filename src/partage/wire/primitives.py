@@ -125,7 +125,7 @@ class ByteReader:
         return uuid_text(self.data[start : start + 16])
 
     def read_varint(self) -> int:
-        """Read an unsigned varint of at most five bytes, as a signed 32-bit integer.
+        """Read an unsigned varint of at most five bytes, and return it as a signed 32-bit integer.
 
         A value of 2**31 or more becomes negative, as in Java.
         """
@@ -146,7 +146,8 @@ class ByteReader:
         return value if shift < 28 else (value & 0xFFFFFFFF ^ 0x80000000) - 0x80000000
 
     def compact_length(self) -> int:
-        """Read the length of a string, byte array or array in a flexible message version.
+        """Read the length of a string, byte array or array in a message version with compact
+        lengths.
 
         It is encoded as a varint of length + 1. The result is negative for null.
         """
@@ -218,7 +219,9 @@ class ByteReader:
         return None if length < 0 else self.read_text(length)
 
     def modified_utf8(self) -> str:
-        r"""Read a string as Java's ``DataInputStream.readUTF`` does.
+        r"""Read a string in Java's modified UTF-8, with its length (uint16) before it.
+
+        It is the format of ``DataInputStream.readUTF``.
 
         Raises:
             LengthError: the bytes are malformed (``UTFDataFormatException``).
@@ -335,7 +338,9 @@ class ByteWriter:
         self.buffer += data
 
     def modified_utf8(self, value: object) -> None:
-        r"""Append a string as Java's ``DataOutputStream.writeUTF`` does.
+        r"""Append a string in Java's modified UTF-8, with its length (uint16) before it.
+
+        It is the format of ``DataOutputStream.writeUTF``.
 
         >>> writer = ByteWriter()
         >>> writer.modified_utf8("é\0"); bytes(writer.buffer)
