@@ -296,8 +296,9 @@ def _advise_against_range(group: GroupFigures) -> Advice | None:
         return None
     why = (
         f"range left members without a partition {plural(idle, 'time')} although they could own "
-        "some. range assigns equal partition numbers of several topics to one member. That has no "
-        "use here: no two topics have equal partition counts."
+        "some. The strategy range keeps partitions with the same number of several topics "
+        "together on one member. This group does not need that: no two of its topics have equal "
+        "partition counts."
     )
     lines = _settings_lines(group, _COOPERATIVE)
     return Advice("idle-under-range", "Replace range: it leaves members idle", why, lines,
@@ -523,9 +524,9 @@ def _advise_to_keep_strategy(group: GroupFigures) -> Advice | None:
         return None
     most = next((c for c in group.causes if c.kind not in {"first", "unknown"}), None)
     why = (
-        "No measurable difference: of "
-        f"{plural(len(tried), 'simulated policy', 'simulated policies')}, none that the clients "
-        "support saves more than the simulation's error."
+        "No measurable difference: "
+        f"{plural(len(tried), 'policy was', 'policies were')} simulated, and none that the group's "
+        "clients support saves more than the error of the simulation."
     )
     why += "" if most is None else f" Main cause: {cause_clause(most.kind)}."
     cure = _CURES.get("" if most is None else most.kind, _KEEP)

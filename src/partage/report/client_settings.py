@@ -212,7 +212,7 @@ def _java_lines(strategy: str, current: str) -> list[str]:
         return [key, f"  {name}"]
     old = f"{_PACKAGE}{_CLASSES.get(current, 'RangeAssignor')}"
     return [
-        "# restart all members with both, then again without the second",
+        "# restart all members with both classes, then without the second",
         key,
         f"  {name},\\",
         f"  {old}",
@@ -255,9 +255,9 @@ def poll_lines(clients: Iterable[str], poll_ms: int, longest_ms: int) -> tuple[s
 
     >>> for line in poll_lines(["java"], 10_000, 15_000):
     ...     print(line)
-    # fewer records per poll; from 500, the default: the log lacks yours
+    # fewer records per poll (if you use the default of 500)
     max.poll.records=263
-    # or more time between two polls (now 10000, default 300000)
+    # or allow more time between two polls (now 10000, default 300000)
     max.poll.interval.ms=19000
     """
     known = sorted({one for one in clients if one in _FAMILIES}) or ["java"]
@@ -279,10 +279,10 @@ def _poll_lines(clients: Sequence[str], poll_ms: int, enough_ms: int) -> Iterato
     defaults = {_POLL_RECORDS.get(one) for one in clients}
     records = defaults.pop() if len(defaults) == 1 else None
     if records is not None:
-        yield f"# fewer records per poll; from {records}, the default: the log lacks yours"
+        yield f"# fewer records per poll (if you use the default of {records})"
         yield f"max.poll.records={max(1, records * poll_ms // enough_ms)}"
-    either = "or more" if records is not None else "more"
-    yield f"# {either} time between two polls (now {poll_ms}, default {_DEFAULT_POLL_MS})"
+    allow = "allow" if records is None else "or allow"
+    yield f"# {allow} more time between two polls (now {poll_ms}, default {_DEFAULT_POLL_MS})"
     yield f"max.poll.interval.ms={enough_ms}"
 
 
@@ -297,7 +297,8 @@ def _librdkafka_lines(strategy: str, family: str) -> list[str] | None:
     line = f"partition.assignment.strategy={strategy}"
     if strategy != "cooperative-sticky":
         return [line]
-    return ["# librdkafka cannot list both kinds: stop all members, then start them with",
+    # librdkafka rejects a list with eager and cooperative strategies.
+    return ["# librdkafka needs a full stop: stop all members, then start them with",
             line]  # fmt: skip
 
 

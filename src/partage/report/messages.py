@@ -46,7 +46,8 @@ CAUSES: dict[str, CauseText] = {
     "strategy": CauseText("strategy", "the group chose another strategy"),
     "follow-up": CauseText(
         "second step",
-        "the previous rebalance needed a second step, whose downtime counts for its cause",
+        "a cooperative rebalance needed a second step; its downtime counts for the cause "
+        "of the first step",
     ),
     "request": CauseText("requested by a client", "a client requested it"),
     "unknown": CauseText("unknown", "of something that the log does not show"),
@@ -78,9 +79,9 @@ GLOSSARY: dict[str, Term] = {
     ),
     "simulation": Term(
         "Cumulative, per rebalance",
-        "Cumulative: the recorded causes drive one simulation in which each rebalance starts from "
-        "the policy's own previous assignment. Per rebalance: each rebalance is simulated by "
-        "itself, from the recorded previous owners.",
+        "Two ways to simulate a policy. Cumulative: the rebalances follow each other, and each "
+        "starts from the policy's previous assignment. Per rebalance: each rebalance is simulated "
+        "by itself and starts from the recorded owners.",
     ),
     "cause": Term(
         "Cause",
@@ -89,8 +90,8 @@ GLOSSARY: dict[str, Term] = {
     ),
     "storm": Term(
         "Rebalance storm",
-        "Three or more rebalances of a group, each with its own cause, within the longest session "
-        "timeout of its members. The cause of the first one is the trigger.",
+        "Three or more rebalances of a group with separate causes, within the longest session "
+        "timeout of its members. The cause of the first rebalance is the trigger.",
     ),
     "coverage": Term(
         "Coverage",
@@ -426,7 +427,7 @@ def run_headline(run: RunFigures) -> str:
     known = run.rebalance_count
     if not run.has_reliable_downtime:
         return (
-            "The cost of rebalances is unknown: the log has "
+            "The cost of rebalances is unknown: the log contains only "
             f"{percent(run.in_log, known)} of {plural(known, 'known rebalance')}."
         )
     cover = run.summary["coverage"]
@@ -482,8 +483,9 @@ def reliability_sentences(run: RunFigures) -> str:
     if run.back_tests:
         agreed = sum(one.agrees_with_recording for one in run.back_tests)
         parts.append(
-            f"Back-test: the simulation agrees with {count(agreed)} of "
-            f"{plural(len(run.back_tests), 'change')} of settings in the log."
+            "Back-test: groups changed their settings "
+            f"{plural(len(run.back_tests), 'time')} in the log; the simulation predicts the "
+            f"downtime correctly for {count(agreed)} of these changes."
         )
     return " ".join(parts)
 
@@ -541,9 +543,7 @@ def _changes_sentence(
     estimated = "is unknown"
     if estimated_ps > 0:
         about = format_estimate(None, single=estimated_ps, unit=unit)
-        estimated = (
-            f"is about {about} by the rebalances that they avoid, as far as it can be estimated"
-        )
+        estimated = f"is about {about}, estimated from the number of rebalances that they avoid"
     if saved is None:
         return f"{begin}, whose effect was not simulated; the gain {estimated}."
     saving = format_estimate(saved, unit=unit)

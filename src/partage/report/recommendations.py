@@ -472,7 +472,8 @@ _DEPLOYMENTS: dict[str, tuple[tuple[str, ...], str, str]] = {
         "Strategies and timeouts of the clients no longer apply. The brokers' do: "
         "group.consumer.session.timeout.ms (default 45000), or consumer.session.timeout.ms of the "
         "group's configuration.",
-        f"{_ROLLING} Brokers must run Kafka 4.0 or later; the group converts while it runs.",
+        f"{_ROLLING} Brokers must run Kafka 4.0 or later. The group changes its protocol without a "
+        "stop.",
     ),
     "strategy": (
         ("group.remote.assignor",), "Partitions move once, when the assignor changes.", _ROLLING,

@@ -137,7 +137,7 @@ def test_poor_coverage_stands_at_the_head() -> None:
     quiet = made_group("g", lost(0, 0), coverage=0.05)
     run = made_run(quiet, rebalances=4, missing_before=60, missing_within=16)
     assert messages.run_headline(run) == (
-        "The cost of rebalances is unknown: the log has 5.0\xa0% of 80 known rebalances."
+        "The cost of rebalances is unknown: the log contains only 5.0\xa0% of 80 known rebalances."
     )
     for part in ("capture --follow", "min.compaction.lag.ms"):
         assert part in lead_of(run)

@@ -380,9 +380,9 @@ def test_more_frequent_polls_have_lines_to_copy() -> None:
     """They have a quarter to spare for the longest time without a poll, 20 s."""
     (found,) = (one for one in recommendations_for(late(5.0)) if one.advice.rule == "late-polls")
     assert found.advice.lines == (
-        "# fewer records per poll; from 500, the default: the log lacks yours",
+        "# fewer records per poll (if you use the default of 500)",
         "max.poll.records=288",
-        "# or more time between two polls (now 15000, default 300000)",
+        "# or allow more time between two polls (now 15000, default 300000)",
         "max.poll.interval.ms=26000",
     )
     assert "(15\xa0s), left, and rejoined after up to 20\xa0s without a poll" in found.advice.why
@@ -457,7 +457,7 @@ def test_the_number_of_recommended_changes_is_explained() -> None:
     assert text.endswith("; the gain of the other 1 is unknown.")
     text = messages.opening_sentences(run, *total_savings(run), changed, 90.0)
     assert text.endswith(
-        "is about 90\xa0partition-seconds by the rebalances that they avoid, as far as it can be estimated."
+        "is about 90\xa0partition-seconds, estimated from the number of rebalances that they avoid."
     )
     (only,) = made_run(other).groups_with_rebalances
     text = messages.opening_sentences(made_run(only), None, 0, count_changed_groups([only]))
