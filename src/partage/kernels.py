@@ -259,10 +259,10 @@ def kernel_helper(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def inline_piece(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a helper function so that Numba copies its code into the functions that call it.
+    """Decorate a helper function whose code Numba copies into the compiled functions that call it.
 
-    This saves the cost of a call, which is high for a helper that takes a record of many arrays.
-    Callers are functions decorated with `kernel`.
+    This saves the cost of a call, which is high for a helper that takes many arrays. Callers are
+    functions decorated with `kernel`.
     """
     # This is faster for a helper that takes a record: an ordinary call copies seven words for each
     # array of the record.
@@ -494,7 +494,10 @@ def _with_source_file(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _source_folder() -> Path:
-    """Return the folder for source files of zipped modules: below Numba's or the user's cache."""
+    """Return the folder to which source files of zipped modules are copied for Numba's cache.
+
+    It is a folder below Numba's own cache, or below the user's cache.
+    """
     numba_folder = os.environ.get("NUMBA_CACHE_DIR")
     users_folder = os.environ.get("XDG_CACHE_HOME")
     if not users_folder:

@@ -210,7 +210,7 @@ class ComparisonRow:
         return sum(len(numbers) for topics in held.values() for numbers in topics.values())
 
     def figures(self) -> tuple[str, ...]:
-        """Return the strategy's measures as text, for one row of the comparison table.
+        """Return the cells of the comparison table that show the strategy's measures, as texts.
 
         There is one text for each column in `Comparison.COLUMNS`; "-" stands for a missing value.
         If the strategy is not applicable, the first text says so.
@@ -260,11 +260,10 @@ class Comparison(Sequence[ComparisonRow]):
 
     @property
     def best(self) -> judge.Measures | None:
-        """Measures that contain the most even loads and the fewest moves that any assignment can
-        have.
+        """Measures of one strategy, from which the best possible loads and moves can be read.
 
-        These values are the same for all strategies, so they are taken from the first one that has
-        a plan. None if no strategy has a plan.
+        The most even loads and the fewest moves that any assignment can have are the same for all
+        strategies, so the first strategy with a plan is used. None if no strategy has a plan.
         """
         return next(iter(self.measures.values()), None)
 

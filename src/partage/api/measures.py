@@ -245,7 +245,7 @@ _MOST_GROUPS = 16
 
 
 class _ProblemFacts:
-    """Arrays that all measurements of one group and cluster share, computed only once.
+    """Values that all measurements of one group and cluster share, computed only once.
 
     They are the partition arrays, the previous owners and the most even loads.
 
@@ -344,7 +344,8 @@ class MeasurementCache:
     def count_breaches(
         self, plan: Assignment, group: Group, cluster: Cluster, old_owners: judge.PreviousOwners
     ) -> int:
-        """Return how often an assignment breaks Kafka's rules.
+        """Count how often an assignment breaks Kafka's rules, for example gives a partition two
+        owners.
 
         One breach is, for example, a partition that has two owners.
 

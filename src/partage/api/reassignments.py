@@ -458,9 +458,9 @@ def _improve_by_dual(
 
 
 def _is_near_bound(quality: ReplicaVerdict, cost: str, reachable: float) -> bool:
-    """Return whether a plan's cost is so near its lower bound that improvement is not worthwhile.
+    """Return whether a plan's cost is so near its lower bound that no further search is worthwhile.
 
-    The bound is the proven one, or ``reachable`` if that is higher.
+    The bound is the proven one, or the estimate ``reachable`` if that is higher.
 
     Args:
         quality: the costs of the plan and their lower bounds.

@@ -309,7 +309,7 @@ def _padded(loads: NDArray[np.integer], size: int) -> NDArray[np.int64]:
 
 
 def check_integers(values: NDArray[np.integer], size: int, what: str) -> NDArray[np.int64]:
-    """Return an array of a certificate as int64[size].
+    """Check that an array of a certificate has ``size`` integers, and return it as int64[size].
 
     Raises:
         CertificateError: it has another shape, or its values are no integers; ``what`` names it.

@@ -119,10 +119,10 @@ class Facts:
 
     @property
     def co_partitioned(self) -> list[NDArray[np.int32]]:
-        """Sets of topics with equal partition numbers and equal subscribers, as arrays of
-        partitions.
+        """Sets of topics with equal partition numbers and equal subscribers.
 
-        Each array is int32[topics, partitions]. Topics without such a partner are left out.
+        Each set is an array of partitions (int32[topics, partitions]), a row for each topic. A
+        topic that has no such partner is left out.
         """
         return self._topics.co_partitioned
 
@@ -148,9 +148,9 @@ class Facts:
 
 
 class _TopicFacts:
-    """Arrays that depend only on the cluster and on the distinct subscriptions of a group.
+    """Arrays that depend only on the cluster's topics and on the distinct subscriptions of a group.
 
-    Groups with other members but the same distinct subscriptions share them.
+    After a rebalance these are usually the same, so the arrays are cached for later groups.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -208,9 +208,10 @@ class _TopicFacts:
 
     @cached_property
     def topic_subscription_keys(self) -> NDArray[np.int64]:
-        """Sorted pairs of a topic and a subscription that contains it, each pair as one integer.
+        """All pairs of a topic and a subscription that contains it, as sorted integers for binary
+        search.
 
-        The integer is topic * number of subscriptions + subscription.
+        The integer of a pair is topic * number of subscriptions + subscription.
         """
         start, subscription = self.subscribers
         topic = np.repeat(np.arange(len(start) - 1, dtype=np.int64), np.diff(start))

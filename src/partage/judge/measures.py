@@ -153,8 +153,8 @@ def _tally_sole_owners(
 ) -> AssignmentCounts:
     """Count the partitions of each member in an assignment in which no partition has two owners.
 
-    It is a faster version of `count_by_member`. ``owner`` has the owner of each partition, -1 for
-    none (int64[partitions]).
+    It gives the same result as `count_by_member`, but is faster. ``owner`` has the owner of each
+    partition, -1 for none (int64[partitions]).
     """
     is_owned = owner >= 0
     partition = is_owned.nonzero()[0]

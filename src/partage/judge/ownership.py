@@ -31,7 +31,7 @@ _OWNING = (Role.OWNER, Role.RELEASING, Role.ACTIVE)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AssignmentEntries:
-    """An assignment as arrays of member and partition indices, one entry per assigned partition.
+    """An assignment as parallel arrays: entry i says that a member has a partition.
 
     Attributes:
         member: int64[n], the member's index in the group, -1 for an unknown member.
@@ -88,10 +88,10 @@ def assignment_entries(assignment: Assignment, problem: Problem) -> AssignmentEn
 
 
 def sole_owners(assignment: Assignment, problem: Problem) -> NDArray[np.int64] | None:
-    """Return the owner of each partition if the assignment is regular, else None.
+    """Return the owner of each partition (int64[partitions]), -1 for a partition without an owner.
 
-    A regular assignment has exactly the problem's members in the same order, and gives each
-    partition at most one owner. The result is int64[partitions], -1 for no owner.
+    The result is None unless the assignment has exactly the group's members in the same order, and
+    gives each partition at most one owner.
 
     Raises:
         InvalidProblemError: ``assignment`` is not an `Assignment`.

@@ -549,8 +549,8 @@ def _weights_by_owner_choice(
 ) -> NDArray[np.float64]:
     """Return the total weight of each set of partitions that must have the same owner.
 
-    Any other partition is a set by itself. ``topics`` (bool[topics]) selects the topics; the
-    certificate lists the sets.
+    The assignment's certificate lists these sets; any other partition is a set by itself. Only
+    partitions of ``topics`` (bool[topics]) count.
     """
     rows = np.flatnonzero(group_arrays.is_open & topics[group_arrays.topic_of])
     family = certificate.details.get("together")
@@ -570,9 +570,10 @@ def _bound_by_moves(
     certificate: Certificate,
     measured: WeightedFigures,
 ) -> float:
-    """Return a lower bound of the largest load of any assignment within the limit of moves.
+    """Return a lower bound of the largest load if only a limited number of partitions may move.
 
-    The load is relative: divided by the member's weight.
+    Every assignment within the limit has at least this largest load. A member's load is the total
+    weight of its partitions, divided by the member's own weight.
 
     Raises:
         CertificateError: the certificate has no limit of moves.

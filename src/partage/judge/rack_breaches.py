@@ -22,13 +22,12 @@ __all__ = ["RackMinima", "rack_minima", "rack_ranges"]
 class RackMinima:
     """Fewest possible violations of the rack rule, and the fewest replica moves to reach them.
 
-    The rack rule limits the number of a partition's replicas on each rack. Both numbers are given
-    for each partition of a reassignment.
+    The rack rule limits the number of a partition's replicas on each rack.
 
     Attributes:
-        breach: int64[partitions], the fewest replicas that violate the rack rule.
-        newcomers: int64[partitions], the fewest replicas on new brokers in any plan with ``breach``
-            violations.
+        breach: int64[partitions], the fewest replicas of each partition that violate the rack rule.
+        newcomers: int64[partitions], the fewest replicas that a plan with these violations places
+            on brokers without a current replica of the partition.
     """
 
     breach: NDArray[np.int64]
@@ -70,7 +69,9 @@ def rack_minima(task: ReplicaTask) -> RackMinima:
 
 
 class _OccupiedRacks:
-    """Racks that have replicas of a partition, as (partition, rack) pairs with counts of replicas.
+    """Numbers of replicas of each partition on each rack that has any, to check the rack rule.
+
+    There are n pairs of a partition and a rack with replicas of it.
 
     Attributes:
         partition, rack: int64[n], the pairs.
@@ -102,9 +103,9 @@ class _OccupiedRacks:
     ) -> NDArray[np.int64]:
         """Sum a value over all racks for each partition (int64[partitions]).
 
-        ``occupied`` (int64[n]) has the value for each rack with replicas of the partition.
-        ``others`` (int64[F + 1, racks]) has it for the other racks, by replication factor (at most
-        F).
+        ``occupied`` (int64[n]) has the value of each (partition, rack) pair with replicas.
+        ``others`` (int64[F + 1, racks]) has the value of all other racks; it depends only on the
+        rack and the partition's replication factor (at most F).
         """
         out: NDArray[np.int64] = others.sum(axis=1)[self.task.factor]
         np.add.at(out, self.partition, occupied - self.of(others))

@@ -126,10 +126,11 @@ def plan_cost_bound(
 def imbalance_allowance(
     cost: str, imbalance: str, prices: Floats, plan_costs: Mapping[str, int]
 ) -> float:
-    """Return the amount by which a lower bound is reduced, because plans may be imbalanced.
+    """Return the amount by which a lower bound is reduced, because the compared plans may be
+    imbalanced.
 
-    The bound is that of one cost of a reassignment. The amount is the highest dual price times the
-    plan's own imbalance.
+    The bound is that of one cost of a reassignment, and holds for plans with at most the given
+    plan's imbalance. The amount is this imbalance times the highest dual price.
 
     Raises:
         CertificateError: this imbalance must not have a price in the bound of this cost.
@@ -228,9 +229,10 @@ class CheapestReplicas:
         return math.fsum(parts)
 
     def magnitude(self) -> float:
-        """Return an upper bound of the sum of the absolute values that add up to the total cost.
+        """Return a number to which the rounding error of the total cost is proportional.
 
-        The rounding error of the total is proportional to it.
+        It is an upper bound of the sum of the absolute values that are added up to the total cost
+        of the cheapest brokers.
         """
         task = self.task
         dearest = np.abs(self.prices).max(axis=1, initial=0.0)
@@ -500,10 +502,11 @@ class _PartitionSubproblem(CheapestReplicas):
 
 
 def _bound_broker_cost(task: ReplicaTask, prices: SplitPrices, broker: int) -> tuple[float, float]:
-    """Return one broker's part of a lower bound of the bytes copied, and a sum of absolute values.
+    """Return one broker's part of a lower bound of the bytes that a reassignment copies.
 
-    The minimum is taken over cases: which of the large partitions, if any, is the first one on the
-    broker. The rounding error is proportional to the sum of absolute values.
+    It is the minimum over cases. Case q means that large partition q is on the broker, but none
+    that is listed before it; in the last case none is. The second result is a sum of absolute
+    values, to which the rounding error is proportional.
     """
     cluster, rack = task.cluster, int(task.cluster.rack_of_broker[broker])
     cost = np.full(len(task.factor), np.inf)

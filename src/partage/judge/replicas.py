@@ -65,10 +65,10 @@ class ReplicaVerdict:
 
     @property
     def sequential_loss(self) -> dict[str, int]:
-        """Differences between the reassignment's costs and their lower bounds, by cost name.
+        """Costs that might be saved by choosing replicas, leaders and disks together, by cost name.
 
-        The plan chooses replicas, leaders and disks one after another. Choosing them together could
-        save at most this difference.
+        The plan chooses them one after another. Each value is the difference between a cost of the
+        plan and its lower bound.
         """
         return {
             name: value - self.bounds[name]
@@ -174,11 +174,12 @@ def _round_up(bound: float, divisor: int) -> int:
 class _MeasuredPlan:
     """A reassignment plan and the current replicas as arrays, to measure costs and check rules.
 
-    New and current replicas are compared by the ids of their (partition, broker) pairs.
+    A replica is identified by an integer for its (partition, broker) pair, so that new and current
+    replicas can be compared.
 
     Attributes:
-        key: int64[replicas], an id of each new replica's (partition, broker) pair.
-        old_key: int64, the same id for each current replica.
+        key: int64[replicas], the integer of each new replica.
+        old_key: int64, the integer of each current replica.
         is_new: bool[replicas], whether the broker has no replica of the partition yet.
     """
 

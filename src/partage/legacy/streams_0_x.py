@@ -72,10 +72,10 @@ class Release0102:
 def tasks_in_turn(
     problem: TaskProblem, assigned: list[tuple[list[int], list[int]]]
 ) -> list[tuple[int, ...]]:
-    """Sort each client's tasks in the order in which Kafka Streams before 2.4 distributes them.
+    """Return each client's tasks in the order in which it distributes them among its consumers.
 
-    A client distributes its tasks among its consumers: first active tasks, then standbys. Both are
-    in the iteration order of a Java hash set.
+    This is the order of Kafka Streams before 2.4: first active tasks, then standbys, both in the
+    iteration order of a Java hash set.
 
     Args:
         problem: the tasks.
@@ -105,9 +105,9 @@ class _Assignment:
         _random: Java's random generator for the shuffles.
         _tasks: tasks in the order of the last shuffle.
         _pairs: pairs of tasks that share a client.
-        _was_active: for each client its previous active tasks that no client has got yet; numbers,
-            or ids of tasks that no longer exist.
-        _had_state: for each client likewise its previous active and standby tasks.
+        _was_active: for each client, those of its previous active tasks that are not assigned yet:
+            task indices, or ids of tasks that no longer exist.
+        _had_state: for each client, the same for its previous active and standby tasks.
         _cost: the total cost of each client's tasks.
         _stays: whether the previous assignment was balanced and complete, so that all tasks stay.
     """

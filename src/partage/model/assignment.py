@@ -431,7 +431,8 @@ def fill_owners(start: Int32Array, partition: Int32Array, owner: Int32Array) -> 
 
 
 class _CertificateField:
-    """Descriptor of `Plan.certificate` that computes a deferred certificate at the first access.
+    """Descriptor of `Plan.certificate`, which computes the certificate of optimality when it is
+    read.
 
     The computed `Certificate` then replaces the `DeferredCertificate`.
     """
@@ -603,9 +604,9 @@ class Plan(Assignment):
 
 
 def _is_int32_row(values: Int32Array) -> bool:
-    """Return whether an array has the memory layout of the int32 functions compiled by Numba.
+    """Return whether an array can be passed to functions that Numba has compiled for int32 arrays.
 
-    ``values`` must be int32, one-dimensional, contiguous and writeable.
+    They need a one-dimensional, contiguous and writeable int32 array.
     """
     flags = values.flags
     return values.dtype == np.int32 and flags.c_contiguous and values.ndim == 1 and flags.writeable

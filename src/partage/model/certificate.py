@@ -55,7 +55,7 @@ class Certificate:
     def gaps(self) -> dict[str, float]:
         """Difference between the assignment's value of each criterion and its lower bound.
 
-        It is the greatest improvement that any other assignment could bring. For example,
+        It is the most that any other assignment could improve the criterion. For example,
         ``{"moves": 0}`` means that no assignment moves fewer partitions.
 
         >>> Certificate(np.zeros(0, np.int32), "counts", {"moves": 3}, {"moves": 3}).gaps

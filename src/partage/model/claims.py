@@ -175,8 +175,8 @@ def _number(topic: object, p: object, path: str) -> int:
 class ClaimRows:
     """Owned partitions that all consumers of a group report when they join, as flat arrays.
 
-    Array operations on a large group are faster than one `Claims` object for each member. M is the
-    number of members, n the number of reported partitions.
+    Array operations on a large group are faster than one `Claims` object for each member. A claim
+    is one reported partition. M is the number of members, n the number of claims.
 
     Attributes:
         name_start: int64[M + 1], where each member's topic names begin in ``names``.

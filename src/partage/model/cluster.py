@@ -231,7 +231,7 @@ class Cluster:
         return self._live.get(name, -1)
 
     def topic_all(self, names: Sequence[str]) -> list[int]:
-        """Return the index number of each named topic, -1 for a topic that does not exist.
+        """Return the index numbers of several topics, given their names; -1 for an unknown name.
 
         `topic` does the same for a single name.
         """
@@ -261,7 +261,7 @@ class Cluster:
 
     @cached_property
     def of_subscriptions(self) -> list[tuple[tuple[tuple[str, ...], ...], dict[object, Any]]]:
-        """Cache of values that only depend on the cluster and on the members' subscriptions.
+        """Cache of values that assignors compute from the cluster and the members' subscriptions.
 
         An example is the sorted list of subscribed partitions. Most rebalances change neither, so
         an assignor need not compute it again. `cached_by_subscriptions` reads and fills the cache.

@@ -24,6 +24,8 @@ Made = TypeVar("Made")
 class ReportedPartitions(NamedTuple):
     """Existing partitions that members report as owned, and their generations, as arrays.
 
+    M is the number of members, n the number of reported partitions.
+
     Attributes:
         start: int64[M + 1], where each member's partitions begin in ``partition`` (CSR).
         partition: int32[n], index numbers of the partitions, in the order sent.

@@ -21,8 +21,8 @@ _CHUNK = 50
 class RackTable:
     """Cost of reading each partition for each consumer, if reading from other racks is expensive.
 
-    It is a compact matrix: partition ``p`` costs member ``m`` the value ``cost[profile[p],
-    row[m]]``.
+    It is a compact matrix with equal rows and columns stored once: partition ``p`` costs member
+    ``m`` the value ``cost[profile[p], row[m]]``.
 
     Attributes:
         profile: int64[P], the partition's row in ``cost``; partitions with equal costs share one.
@@ -35,7 +35,7 @@ class RackTable:
     cost: NDArray[np.int64]
 
     def restricted_to(self, partition: Int32Array) -> RackTable:
-        """Return a copy with fewer rows, which only has the costs of the given partitions.
+        """Return a smaller copy that only has the rows (costs) of the given partitions.
 
         The values of other partitions have no meaning in the copy.
 

@@ -99,19 +99,20 @@ class ReplicaCluster:
     missing: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
 
     def __post_init__(self) -> None:
-        """Set ``missing`` to False for all brokers if it is not given.
+        """Set the attribute ``missing`` to its default: every broker is in the cluster's metadata.
 
-        By default, all brokers are in the metadata.
+        A missing broker holds replicas but is not in the metadata. ``missing`` marks such brokers.
         """
         if not len(self.missing):
             object.__setattr__(self, "missing", np.zeros(len(self.brokers), bool))
 
     @cached_property
     def replicas_leader_first(self) -> Int32Array:
-        """Replicas of each partition, as broker indices, with the current leader first (int32[R]).
+        """Brokers of each partition's replicas, with the current leader first (int32[R] broker
+        indices).
 
-        It is ``replica`` with the leader exchanged to the front; partitions without a leader are
-        unchanged.
+        It is the array ``replica``, in which the leader changes places with the first replica.
+        Partitions without a leader are unchanged.
         """
         out: Int32Array = self.replica.copy()
         first = np.minimum(self.start[:-1], max(len(out) - 1, 0))
@@ -453,7 +454,7 @@ def _divide_evenly(
 ) -> NDArray[np.float64]:
     """Divide a load among racks so that the racks' loads per broker are as equal as possible.
 
-    The result is each rack's part of the load (float64[racks]), found by bisection.
+    The result is the amount that each rack gets (float64[racks]), found by bisection.
 
     Args:
         others: float64[racks], load that each rack already has.

@@ -235,7 +235,7 @@ def _is_not_after(group: Group, member: int, other: int) -> bool:
 class _TopicRange:
     """Subscribers and unassigned partitions of one topic in librdkafka's range assignor.
 
-    Each subscriber gets as many partitions as the quota; the first ones may get one more.
+    Each subscriber gets the same number of partitions (the quota); some get one more.
 
     Attributes:
         topic: index of the topic in the problem.
@@ -280,7 +280,7 @@ class _TopicRange:
     def assign_free_partitions(self, may_own: Callable[[int, int], bool]) -> None:
         """Assign the topic's unassigned partitions to its subscribers, each up to its quota.
 
-        ``fits(member, partition)`` returns whether the member may get the partition, for example
+        ``may_own(member, partition)`` returns whether the member may get the partition, for example
         because of its rack.
         """
         for member in self.members:
@@ -318,8 +318,9 @@ def _build_lists(
 ) -> list[list[int]]:
     """List the partitions of each consumer after the first of two cooperative rebalances.
 
-    ``target`` is the planned owner of each partition, ``claimant`` the member that reports it as
-    owned. Only ``staying`` partitions keep their owner; those that move are left out.
+    Partitions that move are left out, because their old owner must revoke them first. ``target`` is
+    the planned owner of each partition, ``claimant`` the member that reports it as owned, and
+    ``staying`` are the partitions for which both agree.
     """
     # Each list has first the partitions that stay, then those without a current owner, then those
     # that the member owns but the plan does not assign.
@@ -383,7 +384,7 @@ def assign_sticky(peer: LibrdkafkaProblem) -> tuple[list[list[int]], EndlessLoop
 
 @dataclass(frozen=True)
 class LibrdkafkaClaims(SettledClaims):
-    """Owner of each partition after librdkafka has resolved conflicting reports of ownership.
+    """Owner of each partition that several consumers report as owned, as librdkafka chooses it.
 
     Attributes:
         last_claimant: the last member that reports each partition as owned, even with an older
@@ -561,7 +562,8 @@ class _ListedOwners(dict[int, int]):
 
 @dataclass(eq=False, slots=True)
 class _Direction:
-    """Source and target member of partition moves in librdkafka's sticky assignor.
+    """Pair of members between which librdkafka's sticky assignor moves partitions: source and
+    target.
 
     Objects are compared by identity, because librdkafka compares their addresses.
     """
@@ -585,18 +587,11 @@ class _MovedSlots:
 
 
 class LibrdkafkaMovements:
-    """Record of the partition moves so far, with three defects of librdkafka that change plans.
+    """Record of the partition moves so far, with three defects of librdkafka that change its plans.
 
-    Where a defect reads freed memory, the result is undefined, and an error is raised here. The
-    defects are:
-
-    * To find an opposite move, it compares a partition's current owner; Kafka compares its first
-      owner. So a partition that moves back can find the list of moves that contains itself.
-    * It keeps a pointer to that list's first element and then removes the element. From then on the
-      pointer means the next element, and *that* partition is given to the target. Without a next
-      element it points into freed memory: undefined, an error here.
-    * It does not forget a partition's move when the partition is back; a later move fails an
-      assertion.
+    The assignor looks for an earlier move in the opposite direction, to undo it instead of moving
+    another partition. Where a defect reads freed memory, the result is undefined, and an error is
+    raised here. The defects are:
     """
 
     def __init__(self) -> None:
@@ -679,7 +674,10 @@ class LibrdkafkaMovements:
         moved.slots.append(slot)
 
     def comparable_state(self) -> object:
-        """Return all recorded moves as one value, to detect endless loops of librdkafka."""
+        """Return all recorded partition moves as one value that can be compared with ``==``.
+
+        If it has the same value twice, librdkafka loops forever.
+        """
         ways = {slot: (way.source, way.target) for slot, way in self._way.items()}
         slot_of = {id(way): slot for slot, way in self._way.items()}
         # The value includes which keys of lists are freed, because that affects later moves.

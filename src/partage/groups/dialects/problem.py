@@ -52,16 +52,16 @@ class PeerAssignorError(UnsupportedProblemError):
 class PeerProblem:
     """Members, topics and partitions of a rebalance, as the assignors of non-Java clients see them.
 
-    Partitions are numbered by topic name and partition number; such a number is called a *slot*.
-    Names sort by code points (Java's order differs beyond U+FFFF). Topics without subscribers or
-    without partitions have no slots. In all attributes a topic is an index of ``topics``, and a
-    member an index of the group.
+    Partitions are numbered in the order of topic name and partition number; such a number is called
+    a *slot*. Names sort by code points (Java's order differs beyond U+FFFF). Topics without
+    subscribers or without partitions have no slots. In all attributes a topic is an index of
+    ``topics``, and a member its position in the group.
 
     Attributes:
         problem: the group and the cluster.
-        topics: the index's topics, in order of their names.
+        topics: index numbers of the topics in the cluster, sorted by name.
         first_slot: first slot of each topic; one entry more than topics.
-        partition_of_slot: int32[slots], the index's partition of each slot.
+        partition_of_slot: int32[slots], each slot's partition, by its index number in the cluster.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -101,9 +101,9 @@ class PeerProblem:
 
     @cached_property
     def topic_sets(self) -> list[set[int]]:
-        """Set of the topics to which each member subscribes, as indices of ``topics``.
+        """Set of the topics to which each member subscribes, such as ``[{0, 2}, {0}]``.
 
-        Topics that do not exist are left out.
+        Topics are indices of ``topics``; those that do not exist are left out.
         """
         return [set(topics) for topics in self.subscriptions]
 

@@ -28,10 +28,9 @@ __all__ = [
 
 @dataclass(frozen=True)
 class SettledClaims:
-    """Owner of each partition after conflicting reports of the group's consumers are resolved.
+    """Owner of each partition, chosen where several consumers of a group report the same partition.
 
-    Consumers report the partitions that they own when they join the group; several may report the
-    same one.
+    Consumers report the partitions that they own when they join the group.
 
     Attributes:
         owned: the partitions of each member, as indices of the problem's sorted partitions.
@@ -234,7 +233,7 @@ class GeneralAssignment(ABC):
             self._best, self._best_score = self._copied_lists(), score
 
     def _endless_loop(self, slots: Sequence[int], repeated: RepeatedState) -> EndlessLoop:
-        """Describe the endless loop in which the client moves partitions.
+        """Describe the endless loop in which another client's sticky assignor moves partitions.
 
         To find these partitions, the moves of one period of the loop are repeated.
         """
@@ -290,16 +289,18 @@ class GeneralAssignment(ABC):
 
     @abstractmethod
     def _is_valid(self) -> bool:
-        """Return whether each partition has at most one owner, which subscribes to its topic.
+        """Return whether each partition has at most one owner, and the owner subscribes to its
+        topic.
 
-        Only valid assignments can replace the best one so far, if the client loops forever.
+        Only valid assignments are kept as the best one so far, which is the result if the client
+        loops forever.
         """
 
     @abstractmethod
     def _comparable_state(self) -> object:
-        """Return the owners and all recorded moves as one comparable value.
+        """Return the owners and all recorded moves as one value that can be compared with ``==``.
 
-        Equal values in different iterations help to detect an endless loop of the client.
+        If it has the same value twice, the client's algorithm loops forever.
         """
 
 
@@ -399,9 +400,10 @@ class SortedMembers:
         insort(self._keys, (self.load[member], self._rank[member]))
 
     def first_member(self, condition: Callable[[int], bool]) -> int:
-        """Return the member with the fewest partitions that satisfies a condition, -1 for none.
+        """Return the member with the fewest partitions for which ``condition(member)`` is true.
 
-        ``fits(member)`` is the condition, for example that the member subscribes to a topic.
+        The condition is, for example, that the member subscribes to a topic. The result is -1 if it
+        is true for no member.
         """
         return next((m for m in self if condition(m)), -1)
 
@@ -626,9 +628,9 @@ class PythonMovements:
     def partition_to_move(self, slot: int, topic: int, source: int, target: int) -> int:
         """Return the partition to move from member ``source`` to member ``target``.
 
-        It is ``slot``, unless a partition of the same topic moved from ``target`` to ``source``
-        before: then that one moves back. The loads are the same, but one partition more is in its
-        old place.
+        It is ``slot``, unless another partition of the same topic moved from ``target`` to
+        ``source`` before: then that one moves back. Both moves give the same loads, but the second
+        one returns a partition to its old owner.
 
         Args:
             slot: the partition that should move (an index of the sorted partitions).
@@ -664,8 +666,8 @@ class PythonMovements:
         insort(self._slots.setdefault((topic, source, target), []), slot)
 
     def comparable_state(self) -> frozenset[tuple[int, tuple[int, int]]]:
-        """Return all recorded moves as one comparable value.
+        """Return all recorded partition moves as one value that can be compared with ``==``.
 
-        Equal values in different iterations help to detect an endless loop of the client.
+        If it has the same value twice, the client's algorithm loops forever.
         """
         return frozenset(self._way.items())

@@ -47,7 +47,7 @@ class LastAssignment:
     def check_memory(cls, memory: object) -> LastAssignment | None:
         """Check that a value is the stored state of a sticky assignor, and return it.
 
-        None, for a consumer before its first rebalance, is accepted.
+        None is accepted, too; it is the state of a consumer before its first rebalance.
 
         Raises:
             InvalidConfigError: another assignor stored the state.
@@ -74,10 +74,11 @@ class RemembersAssignment(PlainStrategy):
     def subscription_user_data(self, topics: Sequence[str], memory: object = None) -> bytes:
         """Encode the partitions that a consumer owned last, and their generation, as user data.
 
-        The consumer sends them when it joins its group.
+        The consumer sends them when it joins its group, so that the leader can leave partitions
+        where they are.
 
         Args:
-            topics: the subscribed topics, which have no effect.
+            topics: the subscribed topics; not used.
             memory: the consumer's last assignment; without one the result is b"".
         """
         last = LastAssignment.check_memory(memory)

@@ -430,7 +430,7 @@ class _StandbyPlacement:
         _total: int64[M], the active and standby partitions of each member.
         _order: partitions in random order.
         _random: uint64[M, M], a random number for each owner (row) and member (column).
-        _existing: the members whose copy of each partition was kept.
+        _existing: for each partition, the members whose earlier copy became a standby.
     """
 
     def __init__(self, owner: Sequence[int], members: int, generator: SplitMix64) -> None:

@@ -39,9 +39,9 @@ class CopartitionedAssignment:
     def from_partition_numbers(
         cls, actives: Iterable[int], standbys: Iterable[int]
     ) -> CopartitionedAssignment:
-        """Build a Faust member's assignment from active and standby partition numbers.
+        """Build a Faust member's assignment from its active and standby partition numbers.
 
-        A partition in both arguments is active only.
+        A partition that is in both arguments is active only.
         """
         assignment = cls(set(actives), set(standbys))
         if not assignment.actives.isdisjoint(assignment.standbys):

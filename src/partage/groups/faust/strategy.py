@@ -58,7 +58,7 @@ class FaustStrategy(PlainStrategy, ABC):
         they are.
 
         Args:
-            topics: the subscribed topics, which have no effect.
+            topics: the subscribed topics; not used.
             memory: the metadata of the last assignment; None before the first one.
         """
         previous = memory if isinstance(memory, FaustMetadata) else FaustMetadata()
@@ -71,16 +71,16 @@ class FaustStrategy(PlainStrategy, ABC):
         generation: int,
         memory: object = None,
     ) -> FaustMetadata:
-        """Return the metadata that the leader sent with the assignment, to store until the next
-        rebalance.
+        """Return the metadata that a Faust member stores until the next rebalance, when it reports
+        them.
 
-        The member reports it when it joins again. Without user data, the metadata is built from the
+        The leader sent them with the assignment. Without user data, the metadata are built from the
         assigned partitions.
 
         Args:
-            assignment: the partitions that the member got, which have no effect.
+            assignment: the partitions that the member got; not used.
             user_data: the leader's metadata as bytes.
-            generation: the group's generation, which has no effect.
+            generation: the group's generation; not used.
             memory: the metadata stored so far.
 
         Raises:

@@ -177,11 +177,11 @@ def _by_member(canonical: CanonicalProblem, price: Int64Array) -> Int64Array:
 def _least_cost(
     canonical: CanonicalProblem, rack_costs: RackTable | None, plan: LimitedPlan, load: Int64Array
 ) -> int:
-    """Return a lower bound of the cost of any assignment with the same loads.
+    """Return a lower bound of the cost of any assignment in which members have the given loads.
 
-    The cost is rack weight * rack cost + move weight * moves. The proof uses the dual prices in
-    ``plan``: for each member a number, which the minimum-cost flow has computed. ``load`` is each
-    member's number of partitions (int64[M]).
+    The cost is rack weight * rack cost (of consuming from other racks) + move weight * moves. The
+    proof uses the dual prices in ``plan``: for each member a number, which the minimum-cost flow
+    has computed. ``load`` is each member's number of partitions (int64[M]).
     """
     claims, price = canonical.current_claims, plan.price
     columns = np.zeros(canonical.member_count, np.int64)
@@ -345,7 +345,7 @@ def _by_topic(canonical: CanonicalProblem, together: Int64Array | None) -> Int64
 
 
 def owner_in_index_order(canonical: CanonicalProblem, owner: Int32Array) -> Int32Array:
-    """Convert the solver's owners to the partition order of the cluster's index (int32[P]).
+    """Convert the solver's array of owners to the cluster's numbering of partitions (int32[P]).
 
     The solver sorts members and partitions in its own order. In the result, owners are positions in
     the consumer group, -1 for none.

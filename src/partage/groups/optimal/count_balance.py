@@ -129,7 +129,7 @@ class TransportArcs:
     """Arcs of the minimum-cost flow (a transportation problem) from partitions to consumers.
 
     An arc either leaves a partition with its previous owner, or assigns it to a group of equivalent
-    members. To keep the flow small, equivalent partitions share their arcs: they form a class.
+    members. To keep the flow small, equivalent partitions form a class and share their arcs.
     Partitions that several members reported as owned form separate classes.
 
     Attributes:
@@ -137,7 +137,7 @@ class TransportArcs:
         cell: int64[n], index of the arc "stays with its owner" for each partition with one previous
             owner, else -1.
         supply, keep_class, keep_member, keep_most, keep_cost, free_class, free_group, free_cost:
-            see `partage.solve.TransportProblem`.
+            the classes and arcs, see `partage.solve.TransportProblem`.
     """
 
     of_row: Int64Array
@@ -330,7 +330,7 @@ class AssignmentOrder:
         return cls(np.lexsort((number, together[canonical.topic])), in_blocks=True)
 
     def without_owner(self, owner: Int32Array) -> Int64Array:
-        """Return the partitions without an owner, in the order in which they are assigned.
+        """Return the partitions that have no owner yet, in the order in which they are assigned.
 
         ``owner`` is the owner of each partition so far (int32[n]), -1 for none.
         """
@@ -371,9 +371,9 @@ def assign_remaining(
 
 
 def _interleave_groups(arcs: TransportArcs, free: Int64Array) -> Int64Array:
-    """Choose for each partition without an owner the group of equivalent members that gets it.
+    """Choose a group of equivalent members for each partition without an owner, in turn.
 
-    Groups take turns so that none gets all partitions of a topic. ``free`` is the number of
+    Groups take turns so that no group gets all partitions of a topic. ``free`` is the number of
     partitions that the flow sends on each arc from a partition class to a member group.
     """
     target = np.repeat(arcs.free_group, free)

@@ -36,8 +36,8 @@ class NewestClaims:
     """Members that may keep each partition, because they reported it as owned when they joined.
 
     A member may keep a partition only if it still subscribes to the topic. If several members
-    report it, only those with the newest generation may. A partition is a "row" and a member a
-    "place": their positions in an order that does not depend on the join order.
+    report it, only those with the newest generation may. A partition is called a "row" and a member
+    a "place": both are positions in sorted lists, which do not depend on the join order.
 
     Attributes:
         owned: bool[n], whether any member reports the row as owned, even one that may not keep it.
@@ -118,7 +118,7 @@ class CanonicalProblem:
 
     @property
     def topic(self) -> Int32Array:
-        """Topic of each partition, as a position among the topics sorted by name (int32[n]).
+        """Topic of each partition, as a position among the subscribed topics (int32[n]).
 
         For example, ``[0, 0, 1]`` for a topic with two partitions and one with a single partition.
         """

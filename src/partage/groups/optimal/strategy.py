@@ -243,9 +243,8 @@ class Optimal(PlainStrategy):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _OptimalRequest:
-    """Inputs of the optimal assignor, prepared as arrays.
-
-    They are derived from the consumer group, the cluster and the settings.
+    """Inputs of the optimal assignor, derived as arrays from the group, the cluster and the
+    settings.
 
     Attributes:
         canonical: the problem, with members and partitions sorted independently of the join order.
@@ -268,10 +267,10 @@ class _OptimalRequest:
 
 @dataclass(frozen=True, slots=True)
 class Promises:
-    """New owners of partitions that other members must revoke first (KIP-429).
+    """Partitions that other members must revoke first, with the new owner of each (KIP-429).
 
-    The plan's ``memory`` stores them, so that the follow-up rebalance gives the partitions to these
-    members.
+    The optimal assignor stores them in the plan's ``memory``, so that the follow-up rebalance gives
+    the partitions to these members.
 
     Attributes:
         destined: the new owner's member id by (topic, partition number).

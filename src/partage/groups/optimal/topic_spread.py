@@ -126,9 +126,9 @@ def _return_to_former_owners(
     partition_weights: NDArray[np.float64] | None,
     class_of: Int64Array,
 ) -> Int32Array:
-    """Give partitions back to former owners, in exchange for equivalent partitions.
+    """Give partitions back to members that owned them longer ago, in exchange for equivalent ones.
 
-    A former owner reports a partition with an older generation than another member. Loads and the
+    Such a member reports a partition with an older generation than another member. Loads and the
     number of moves do not change. Return the new owners.
     """
     keeper: Int32Array = canonical.current_claims.keeper
@@ -354,9 +354,10 @@ def spread_exactly(
 def _rows_of_equal_weight(
     canonical: CanonicalProblem, owner: Int32Array, partition_weights: NDArray[np.float64]
 ) -> Iterator[Int64Array]:
-    """Yield sets of partitions of equal weight, which may exchange owners without changing loads.
+    """Yield sets of partitions that have equal weight, so that they may swap owners.
 
-    Sets in which no exchange can improve anything are omitted.
+    Such a swap does not change the members' loads. Sets in which no swap can improve anything are
+    omitted.
     """
     _, number, count = np.unique(partition_weights, return_inverse=True, return_counts=True)
     number = number.reshape(-1)
@@ -416,10 +417,10 @@ class _PartitionItems:
         first: int64[I], the first row of each item.
         topics: int64[T], the topics of all items, as indices in canonical order.
         topic: int64[I], the topic of each item, as an index of ``topics``.
-        claimant: int64[I], the member that may keep the item's rows, -1 for none. A number from the
-            number of members on refers to ``several``.
-        several: sets of members that may keep the same rows.
-        owned: bool[I], whether any member reports the item's rows as owned.
+        claimant: int64[I], the member that may keep the item's partitions, -1 for none. Number
+            M + i (for M members) stands for the set ``several[i]``.
+        several: sets of members that may keep the same partitions.
+        owned: bool[I], whether any member reports the item's partitions as owned.
     """
 
     of_row: Int64Array

@@ -40,11 +40,11 @@ _EXACT = 1 << 50
 class Shares:
     """Desired share of the total load, and capacity, of each member of a consumer group.
 
-    The load of a member is the sum of the weights of its partitions.
+    The load of a member is the sum of the weights of its partitions. Its share is proportional to
+    the member's own weight.
 
     Attributes:
-        speed: float64[M], the member's weight, to which its share is proportional; 1 for members of
-            weight 0.
+        speed: float64[M], the member's weight; 1 for members of weight 0.
         capacity: float64[M], the greatest load that the member should have; 0 for members of weight
             0.
         draining: bool[M], members of weight 0, which should own nothing.
@@ -261,10 +261,11 @@ def _fractional_shares(
 
 
 def _number_owner_sets(canonical: CanonicalProblem, together: Int64Array | None) -> Int64Array:
-    """Number the sets of partitions that must have the same owner (int64[n]).
+    """Number the sets of partitions that must have the same owner, and return each partition's
+    number.
 
     A set has the partitions with the same number in co-located topics. Any other partition is a set
-    by itself.
+    by itself. The result is int64[n].
     """
     if together is None or not (together >= 0).any():
         return np.arange(canonical.partition_count)
