@@ -2,6 +2,7 @@
 
     python benchmarks/bench_pipeline.py                     # about two minutes
     python benchmarks/bench_pipeline.py --sizes 1 10 100    # millions of records; minutes
+    python benchmarks/bench_pipeline.py --only driver --driver 1000 10000    # rebalances
 
 Each run of Spark is a process of its own, as a user starts it; its workers' memory is read from
 the system while it works. Stages are timed by the command itself (`summary.json`).

@@ -193,7 +193,7 @@ def test_speculative_copies_change_nothing(
         capture, tmp_path / "run", cluster.url, "spark.speculation=true",
         "spark.speculation.interval=100ms", "spark.speculation.multiplier=1.1",
         "spark.speculation.quantile=0.25", "spark.speculation.minTaskRuntime=200ms",
-        "spark.speculation.efficiency.enabled=false", on_progress=stop,
+        "spark.speculation.efficiency.enabled=false", "spark.network.timeout=900s", on_progress=stop,
     )  # fmt: skip
     expect_equal(tmp_path / "run", local)
     assert list(stopped) == list(STAGES)
