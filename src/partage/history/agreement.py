@@ -274,11 +274,11 @@ def _explain_assignment(
     clusters: ClusterHistory,
     decide: Callable[[Group, Cluster], _Partitions],
 ) -> str | None:
-    """Search for an input from which a strategy computes exactly the recorded assignment.
+    """Search for another input from which a strategy computes exactly the recorded assignment.
 
     For example, the leader may have had older metadata. Return a description of that input, or None
-    if no input fits. ``generation`` is a classic rebalance. ``decide`` runs the strategy and
-    returns a dict from member to topic to partitions.
+    if no input fits. ``generation`` is the rebalance. ``decide`` runs the strategy and returns a
+    dict from member to topic to partitions.
     """
     # Such inputs are older metadata or other owned partitions.
     state, at = generation.first, generation.timestamp_ms
@@ -469,7 +469,7 @@ def _has_whole_input(generation: Generation, cluster: Cluster) -> bool:
 def _explain_target(
     generation: Generation, clusters: ClusterHistory, at_ms: int, record: _Targets | _Tasks
 ) -> str | None:
-    """Search for an input from which the coordinator's assignor computes the recorded assignment.
+    """Search for another input from which the coordinator's assignor computes what was recorded.
 
     For example, the coordinator may have had older metadata. Return a description of that input, or
     None if no input fits. ``at_ms`` is the time, ``record`` the recorded assignment of each member.

@@ -416,7 +416,7 @@ def _find_existing_since(clusters: ClusterHistory, position: int, topic: str) ->
 
     Args:
         clusters: the cluster metadata over time.
-        position: position of the last metadata to consider.
+        position: index of the newest metadata to consider.
         topic: name of the topic.
     """
     number = clusters.state(position).topic(topic)
@@ -462,11 +462,12 @@ def _clusters_with_other_racks(
 ) -> Iterator[tuple[str, Cluster]]:
     """Yield copies of cluster metadata in which brokers have no rack, or get it back.
 
-    A client may have had them while a broker was down. Each item is (description, cluster).
+    A client may have seen such metadata while a broker was down. Each item is (description,
+    cluster).
 
     Args:
         clusters: the cluster metadata over time.
-        position: position of the metadata to change.
+        position: index of the metadata to change.
         observer: ``leader`` or ``coordinator``, for the description.
     """
     # While a broker is down, metadata may lack its rack. So racks known from other times are added,

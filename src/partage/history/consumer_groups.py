@@ -312,8 +312,8 @@ class EpochGroup:
         return max(0, epoch - before - max(1, state.epochs_seen))
 
     def _to_classic_state(self, epoch: int, decision: TargetInput, time_ms: int) -> ClassicState:
-        """Convert a target assignment (KIP-848) to a `ClassicState`, the form of all group
-        protocols.
+        """Convert a target assignment (KIP-848) to a `ClassicState`, as which groups of all
+        protocols are processed.
 
         Args:
             epoch: epoch of the target assignment.

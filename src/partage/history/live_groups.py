@@ -445,10 +445,10 @@ class WatchedGroup:
         return reader == self._open.waiting[pair]
 
     def _revise(self, generation: Generation, time_ms: int, *, fresh: bool) -> Iterator[WatchEvent]:
-        """Yield a correction of a rebalance that was already reported as ended, if there is one.
+        """Yield a corrected event for a rebalance that was already reported as ended, if necessary.
 
-        There is one if the estimated time without a consumer of the rebalance (``generation``) has
-        changed since.
+        It is necessary if the estimated time without a consumer has changed since. ``generation``
+        is the rebalance.
         """
         done = self._settled
         if done is None or done.generation.position != generation.position:

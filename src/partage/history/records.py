@@ -309,7 +309,7 @@ def parse_payloads(subscription: bytes, assignment: bytes) -> _Parsed:
 
 
 def _parse_cached(parse: Callable[[bytes], _T], encoded: bytes) -> _T:
-    """Parse bytes that a member sent, or return the cached result for equal bytes.
+    """Parse the bytes of a member's subscription or assignment, or return the cached result.
 
     Most members send the same bytes in every generation. ``parse`` is the function that parses
     ``encoded``.
@@ -417,10 +417,10 @@ class ClassicStates:
 
 
 class _CodeCache(Generic[_T]):
-    """Cache of the objects that integer codes in a batch of decoded records stand for.
+    """Cache of Python objects for the integer codes in a batch of decoded records.
 
-    A code stands for a distinct value, such as the bytes that a member sent. Its object is created
-    at the first use.
+    A code stands for a distinct value in the batch, such as the bytes that a member sent. Its
+    object is created at the first use.
 
     Args:
         known: dict from bytes to object of earlier batches; new objects are added.
@@ -456,7 +456,8 @@ class _CodeCache(Generic[_T]):
 
 
 class _BatchMembers:
-    """Lookup of the group members in a batch of decoded records, by their integer codes.
+    """Lookup of group members by the integer codes that stand for them in a batch of decoded
+    records.
 
     ``consumer`` returns members of consumer groups, ``other`` members with another protocol type.
     """

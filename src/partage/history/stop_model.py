@@ -166,19 +166,20 @@ def uniform_instant(earliest_ms: float, latest_ms: float) -> Instant:
 
 
 def after_record(time_ms: float) -> Instant:
-    """Estimate when a member ran its rebalance callback after the group's log record was written.
+    """Estimate when a member ran its rebalance callback after a rebalance.
 
-    The callback is later than the record (``time_ms``) by the network and poll latency.
+    The callback is later than the coordinator's log record of the rebalance (``time_ms``), by the
+    network and poll latency.
     """
     mean, latest = time_ms + _LATENCY_MS, time_ms + _LONGEST_LATENCY_MS
     return Instant(mean, _LATENCY_DEVIATION_MS**2, time_ms, latest)
 
 
 def after_heartbeat(time_ms: float, *, revokes: bool = False) -> Instant:
-    """Estimate when a member (KIP-848) ran its rebalance callback after a log record was written.
+    """Estimate when a member (KIP-848) ran its rebalance callback after the coordinator's decision.
 
-    ``time_ms`` is the time of the record; the member learns of it with its next heartbeat. If
-    ``revokes`` is true, it first commits and then revokes partitions.
+    ``time_ms`` is the time of the decision's log record; the member learns of it with its next
+    heartbeat. If ``revokes`` is true, it first commits and then revokes partitions.
     """
     # The member handles the heartbeat's response in its next poll.
     mean, latest = time_ms + _POLL_LATENCY_MS, time_ms + _LONGEST_POLL_MS
@@ -187,9 +188,10 @@ def after_heartbeat(time_ms: float, *, revokes: bool = False) -> Instant:
 
 
 def before_record(time_ms: float) -> Instant:
-    """Estimate when a member ran its rebalance callback before the group's log record was written.
+    """Estimate when a member ran its rebalance callback before a rebalance was completed.
 
-    The callback is earlier than the record (``time_ms``) by the network latency.
+    The callback is earlier than the coordinator's log record of the rebalance (``time_ms``), by the
+    network latency.
     """
     mean, earliest = time_ms - _LATENCY_MS, time_ms - _LONGEST_LATENCY_MS
     return Instant(mean, _LATENCY_DEVIATION_MS**2, earliest, time_ms)

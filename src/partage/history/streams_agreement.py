@@ -344,9 +344,10 @@ def _plain_assumptions(
 
 
 def _stateful_choices(topology: ObservedTopology) -> list[frozenset[SubtopologyKey]]:
-    """Return possible answers to which sub-topologies of a Streams application have state.
+    """Return the possible sets of sub-topologies with state in a Streams application, the smallest
+    first.
 
-    The records prove state only for some of them. Each answer is a set; the smallest comes first.
+    The records prove state only for some sub-topologies, so several sets are possible.
     """
     # A sub-topology is known to be stateful only if a member reported its offsets, or has a
     # standby.

@@ -541,11 +541,11 @@ class UnreadTracker:
                 state.no_consumer_ms += stop.apart_ms
 
     def _correct_stop(self, stop: OpenStop, member: str, time_ms: int, read_start: Instant) -> None:
-        """Correct the time at which a former owner stopped, if it exceeded
-        ``max.poll.interval.ms``.
+        """Correct the time at which a member that exceeded ``max.poll.interval.ms`` stopped
+        consuming.
 
-        It is called when the next owner of its partition is known. The former owner loses the
-        partition only when it polls again, or when another member takes it.
+        It is called when the next owner of a partition is known. The member loses the partition
+        only when it polls again, or when another member takes it.
 
         Args:
             stop: the partition and its former owner, which no longer polled.
@@ -582,7 +582,8 @@ class UnreadTracker:
         return since
 
     def _count_absence_of_rejoined(self, members: Iterable[MemberState], time_ms: int) -> None:
-        """Count the time without members as time without a consumer, if an evicted client rejoins.
+        """Add the time without members to the time without a consumer, if an evicted client
+        rejoins.
 
         The client was alive meanwhile, so it should have consumed. ``members`` are the present
         members, ``time_ms`` is the time of the record.

@@ -372,10 +372,10 @@ class Checkpoint:
 
 @lru_cache(maxsize=1)
 def _allowed_classes() -> tuple[type, ...]:
-    """Return the classes whose instances a stored simulation state may contain.
+    """Return the classes of which a stored simulation state may contain instances.
 
-    Only these are restored. They include the classes in which built-in strategies store data of
-    members.
+    Instances of other classes are not restored. The classes include those in which built-in
+    strategies store data of members.
     """
     from partage.groups.dialects.user_data import LastAssignment
     from partage.groups.optimal.strategy import Promises

@@ -422,8 +422,9 @@ class StopLengths:
     ) -> UnreadInterval | None:
         """Find the recorded interval without a consumer for a partition that stops in a simulation.
 
-        An interval is found only once. Its last owner is one of ``members``, and it ends after
-        ``time_ms``, the time of the recorded rebalance. The result is None if there is none.
+        The interval's last owner is one of ``members``, and it ends after ``time_ms``, the time of
+        the recorded rebalance. Each interval is used only once. The result is None if there is
+        none.
         """
         known = self._recorded.intervals.get(partition)
         if known is None:
