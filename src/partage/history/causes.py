@@ -641,9 +641,9 @@ class CauseFinder:
     def _find_topic_changes(
         self, generation: Generation, previous: Generation | None
     ) -> list[Cause]:
-        """Return the changes of the group's topics as causes: created, deleted or more partitions.
+        """Return the causes of a rebalance that concern topics: created, deleted or extended ones.
 
-        The list is empty if no topic changed since the previous rebalance (``previous``).
+        An extended topic got partitions. ``previous`` is the rebalance before.
         """
         at = generation.timestamp_ms
         position = self._clusters.position_at(at + _METADATA_DELAY_MS)

@@ -369,7 +369,8 @@ class EpochGroup:
                     yield role, topic_id, name, p
 
     def _strategy_name(self) -> str | None:
-        """Return the name of the assignor of the group's coordinator, such as ``server:uniform``.
+        """Return the name of the assignor that the group's coordinator runs, such as
+        ``server:uniform``.
 
         The result is None for a consumer group without members.
         """

@@ -71,7 +71,7 @@ class Cause:
     Attributes:
         kind: one of `partage.tables.statuses.CAUSE_KINDS`.
         source: ``recorded`` if a record states it, ``inferred`` if it follows from two records.
-        member: id of the member that it concerns; for a bounce, the id after the rejoin.
+        member: id of the member that it concerns; if it left and rejoined, the newer id.
         instance: that member's ``group.instance.id``.
         time_ms: time of the cause, None if unknown.
         detail: a short description.

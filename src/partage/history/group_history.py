@@ -132,10 +132,11 @@ class GroupHistory:
         return self._previous
 
     def estimate_unread(self) -> UnreadEstimate | None:
-        """Estimate the partition-seconds without a consumer that the newest rebalance has caused.
+        """Estimate how long partitions had no consumer because of the newest rebalance.
 
-        Only partitions that are consumed again count so far. The result is None if earlier
-        generations are missing in the log.
+        The unit is partition-seconds (seconds summed over partitions). Only partitions that are
+        consumed again count so far. The result is None if earlier generations are missing in the
+        log.
         """
         found, before = self._opened, self._previous
         if found is None or (before is None and found.gap_before):

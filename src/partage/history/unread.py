@@ -95,20 +95,20 @@ class UnreadTracker:
         self._initial_delay_ms = initial_delay_ms
 
     def estimate_unread(self) -> UnreadEstimate:
-        """Return the partition-seconds without a consumer in the rebalance that is now complete.
+        """Return how long partitions had no consumer because of the rebalance that is now complete.
 
-        It is the accumulated sum, which starts at 0 again for the next rebalance. Single partitions
-        are estimated when a member takes them (`OpenStop.close_interval`).
+        The unit is partition-seconds (seconds summed over partitions). The sum starts at 0 again
+        for the next rebalance.
         """
         found = self.estimate_so_far()
         self.state.sums, self.state.no_consumer_ms = {}, 0.0
         return found
 
     def estimate_so_far(self) -> UnreadEstimate:
-        """Return the partition-seconds without a consumer that have ended since the newest
-        rebalance.
+        """Return how long partitions have had no consumer because of the newest rebalance.
 
-        Partitions that still have no consumer do not count yet.
+        The unit is partition-seconds (seconds summed over partitions). Partitions that still have
+        no consumer do not count yet.
         """
         return sum_stops(self.state.sums.values(), self.state.no_consumer_ms)
 

@@ -148,7 +148,7 @@ def stopped_partitions(
 
 
 def partition_seconds_stopped(partitions: int, length_ms: Bounds | None) -> Bounds | None:
-    """Return bounds on the partition-seconds without a consumer in a rebalance.
+    """Return bounds on how long partitions have no consumer in a rebalance, in partition-seconds.
 
     They are the number of partitions times ``length_ms``, the bounds on the duration of the
     rebalance (ms). For example, 4 partitions for 0.5 to 2 seconds make 2 to 8 partition-seconds.
@@ -324,10 +324,10 @@ class RebalanceCosts:
     def stopped_seconds(
         self, stops: Int32Array, usual_ms: Bounds | None, *, longer_ms: Bounds | None = None
     ) -> Bounds | None:
-        """Return bounds on the partition-seconds without a consumer in a simulated rebalance.
+        """Return bounds on how long partitions have no consumer in a simulated rebalance.
 
-        The simulated rebalance is assumed to take as long as the recorded one. Only the partitions
-        that stop differ.
+        The unit is partition-seconds (seconds summed over partitions). The simulated rebalance is
+        assumed to take as long as the recorded one, but other partitions may stop.
 
         Args:
             stops: indices of the partitions that stop in the simulated rebalance (int32).

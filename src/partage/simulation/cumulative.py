@@ -601,9 +601,9 @@ class _Simulation:
         stops: Int32Array,
         result: RoundResult,
     ) -> UnreadEstimate | None:
-        """Estimate the partition-seconds without a consumer in a simulated rebalance.
+        """Estimate how long partitions have no consumer because of a simulated rebalance.
 
-        ``stops`` are the partitions that stop, ``longer_ms`` is how long it waited for members.
+        ``stops`` are these partitions, ``longer_ms`` is how long the rebalance waited for members.
         """
         recorded = self.context.rebalance_costs(rebalance).protocol
         protocol = recorded if self.policy.protocol == OWN else self.policy.protocol

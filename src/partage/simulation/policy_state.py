@@ -164,16 +164,16 @@ class PolicyState:
     resolved: ResolvedPolicy | None = None
 
     def member_key(self, member: MemberState) -> str:
-        """Return the key by which the simulation identifies a recorded member.
+        """Return the key by which a simulation identifies a recorded member.
 
-        The key of a static member stays the same when the member restarts with a new member id.
+        It stays the same when a static member restarts with a new member id.
         """
         return self.key_of.get(member.id, member.owner_identity)
 
     def is_responding(self, member_key: str) -> bool:
         """Return whether a member is in the simulated group and still sends heartbeats.
 
-        ``member_key`` identifies the member (`SimulatedMember.key`).
+        ``member_key`` is the member's instance id or first member id.
         """
         return member_key in self.members and member_key not in self.absent
 
@@ -204,9 +204,10 @@ class PolicyState:
 
 
 def protocol_under_policy(policy: Policy, rebalance: RecordedRebalance) -> str:
-    """Return the rebalance protocol of a group under a policy: eager, cooperative or consumer.
+    """Return the rebalance protocol of a simulated group: eager, cooperative or consumer.
 
-    A policy is a simulated group configuration. For policy ``own`` it is the recorded protocol.
+    It is that of the simulated policy (group configuration). The policy ``own`` keeps the recorded
+    one.
     """
     is_own = policy.protocol == OWN
     return recorded_protocol(rebalance.generation) if is_own else policy.protocol
@@ -454,10 +455,10 @@ class UnreadInputs(NamedTuple):
     def estimate_downtime(
         self, lengths: StopLengths, rebalance: RecordedRebalance
     ) -> UnreadEstimate | None:
-        """Estimate the partition-seconds without a consumer in the simulated rebalance.
+        """Estimate how long partitions have no consumer because of the simulated rebalance.
 
-        ``lengths`` has the recorded durations; it removes each one that it uses. ``rebalance`` is
-        the recorded rebalance.
+        The unit is partition-seconds (seconds summed over partitions). ``lengths`` has the recorded
+        durations, each of which it uses once. ``rebalance`` is the recorded rebalance.
         """
         return lengths.estimate_downtime(
             rebalance, self.stops, was_empty=self.was_empty, away_s=self.away_s,

@@ -341,7 +341,7 @@ class JoinedProblem(NamedTuple):
 
     Attributes:
         problem: the complete input.
-        members: the same input without reported partitions.
+        members: the same input, but no member reports partitions.
         content: key for caches: equal for equal inputs; None if unknown.
     """
 

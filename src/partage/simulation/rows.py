@@ -279,10 +279,12 @@ class RowBuilder:
         return assumed or bool(self.recorded.unresolved)
 
     def detection_delay_seconds(self, policy: Policy) -> Bounds:
-        """Return bounds on the partition-seconds between the death of members and their eviction.
+        """Return bounds on how long partitions of dead members wait for the eviction of these
+        members.
 
-        Until its eviction, no other member consumes a dead member's partitions. The policy's
-        session timeout replaces the recorded ones, if the policy has one.
+        The unit is partition-seconds (seconds summed over partitions). Until the eviction, no other
+        member consumes them. The policy's session timeout replaces the recorded ones, if it has
+        one.
         """
         total = NOTHING
         for absence in self.rebalance.departures:

@@ -166,8 +166,8 @@ class _PartitionIntervals:
 
     Attributes:
         intervals: the times, as rows of table ``unread``.
-        numbers: number of each interval among all intervals of the group, ascending.
-        latest_ms: when each interval or one before it ended, whichever is later; ascending.
+        numbers: running number of each time among those of all partitions, ascending.
+        latest_ms: when each time or one before it ended, whichever is later; ascending.
     """
 
     intervals: list[UnreadInterval] = field(default_factory=list)
@@ -334,9 +334,10 @@ class StopLengths:
         away_s: float = 0.0,
         restarts: bool = True,
     ) -> UnreadEstimate | None:
-        """Estimate the partition-seconds without a consumer in a simulated rebalance.
+        """Estimate how long partitions have no consumer because of a simulated rebalance.
 
-        The result is None if the recorded rebalance has no estimate either.
+        The unit is partition-seconds (seconds summed over partitions). The result is None if the
+        recorded rebalance has no estimate either.
 
         Args:
             rebalance: the recorded rebalance with its causes.

@@ -73,8 +73,8 @@ class Condition(NamedTuple):
 class OutputLevel(IntEnum):
     """Parts of a report that can show a metric: JSON, group page, overview page or terminal.
 
-    The levels are ordered. A metric has the last level that shows it, and all earlier levels show
-    it too. For example, a metric of level `PAGE` is also in the JSON document.
+    The levels are ordered: a metric of one level is shown at all earlier levels, too. For example,
+    a metric of level `PAGE` is also in the JSON document.
     """
 
     #: JSON only.
