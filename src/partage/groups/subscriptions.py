@@ -141,11 +141,11 @@ def _ignored_config_warning(strategy: Strategy, member: Member) -> str:
 
 
 def memory_after_assignment(strategy: Strategy, member: Member, cluster: Cluster) -> object:
-    """Return the state that a consumer's assignor stored when the consumer got its owned
-    partitions.
+    """Return the state that an assignor stores in a consumer after the last rebalance.
 
-    Some assignors derive from it what the consumer sends when it joins again. The result is None if
-    the consumer owns no partitions, or if the assignor stores nothing.
+    It is computed from the partitions that the consumer owns. Some assignors derive from this state
+    what the consumer sends when it joins again. The result is None if the consumer owns no
+    partitions, or if the assignor stores nothing.
 
     Args:
         strategy: the consumer's assignor.

@@ -67,9 +67,9 @@ def _distinct(
 
 
 def assignment_entries(assignment: Assignment, problem: Problem) -> AssignmentEntries:
-    """Convert an assignment to arrays of member and partition indices.
+    """Convert an assignment from ids and names to arrays of member and partition indices.
 
-    ``problem`` numbers the members and partitions.
+    ``problem`` (the group and the cluster) defines these indices.
 
     Raises:
         InvalidProblemError: ``assignment`` is not an `Assignment`.
@@ -115,7 +115,7 @@ def sole_owners(assignment: Assignment, problem: Problem) -> NDArray[np.int64] |
 
 
 def _partition_indices(assignment: Assignment, index: Index) -> NDArray[np.int64]:
-    """Return the index of each assigned partition in the problem's numbering, -1 if it has none.
+    """Return the problem's index of each assigned partition, -1 if the problem does not have it.
 
     An assignment may number partitions in another way than the problem (``index``). Topics are
     matched by id if both have it, else by name.
@@ -196,7 +196,7 @@ class PreviousOwners:
     def sole_owners(self) -> NDArray[np.int64] | None:
         """The only member that may keep each partition, -1 for none (int64[partitions]).
 
-        It is None if several members may keep the same partition.
+        The whole result is None if several members may keep the same partition.
         """
         count = self.start[1:] - self.start[:-1]
         if (count > 1).any():

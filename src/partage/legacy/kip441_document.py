@@ -22,7 +22,8 @@ _RUNNING, _CAUGHT_UP, _UNKNOWN = -1, 0, 1
 class Movement:
     """Planned move of an active Kafka Streams task from one client to another.
 
-    The task moves only when the new client has caught up with the task's changelog (KIP-441).
+    The task stays on its old client until the new one has caught up with the task's changelog
+    (KIP-441).
 
     Attributes:
         task: index of the task.

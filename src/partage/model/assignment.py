@@ -250,7 +250,7 @@ class Assignment:
     def partitions_of(self, member: int) -> Int32Array:
         """Return the partitions assigned to one consumer, in the order of the assignment.
 
-        They are numbers of the index (int32[n]); `to_pairs` returns topic names instead.
+        They are the partitions' index numbers (int32[n]); `to_pairs` returns topic names instead.
 
         Args:
             member: the consumer's position in ``members``.

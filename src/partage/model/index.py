@@ -87,7 +87,7 @@ class Index:
 
     @property
     def partitions(self) -> int:
-        """Number of partitions that the index numbers, in all topics together.
+        """Number of partitions in this numbering, in all topics together.
 
         Their index numbers run from 0 to this number minus 1.
         """
@@ -146,9 +146,9 @@ class Index:
         return len(topics) > 0 and np.array_equal(self.extent_topic, topics)
 
     def topic(self, name: str) -> int:
-        """Return the index number of a topic by name, -1 if the index does not have it.
+        """Return the index number of a topic by name, -1 for an unknown topic.
 
-        If a topic was deleted and recreated, the index has both, and this is the newer one.
+        If a topic was deleted and recreated, both have a number, and this is the newer one's.
         """
         return self._newest.get(name, -1)
 
@@ -178,9 +178,10 @@ class Index:
         return int(self.counts[topic]) if topic >= 0 else 0
 
     def locate(self, topic: str | int, number: int) -> int:
-        """Return the index number of a partition, -1 if the index does not have it.
+        """Return the index number of one partition of the cluster, -1 for an unknown partition.
 
-        `name` is the inverse; `locate_all` converts many partitions at once.
+        Index numbers count all partitions of all topics from 0. `name` is the inverse; `locate_all`
+        converts many partitions at once.
 
         Args:
             topic: the topic's name or index number.
@@ -190,9 +191,10 @@ class Index:
         return int(self.locate_all(np.array([t], np.int32), np.array([number], np.int32))[0])
 
     def locate_all(self, topic: Int32Array, number: Int32Array) -> Int32Array:
-        """Return the index numbers of many partitions, -1 for each that the index does not have.
+        """Return the index numbers of many partitions of the cluster, -1 for unknown partitions.
 
-        `locate` converts a single partition.
+        Index numbers count all partitions of all topics from 0. `locate` converts a single
+        partition.
 
         Args:
             topic: int32[n], each partition's topic as an index number.

@@ -125,7 +125,8 @@ class GeneralAssignment(ABC):
     def _balance_loads(self) -> None:
         """Move partitions from more loaded to less loaded members until their loads are even.
 
-        If loads did not become more even, all moves are undone, as in Kafka's class.
+        A load is a member's number of partitions. If the moves do not make loads more even, all of
+        them are undone, as in Kafka's class.
         """
         start, score = self._copied_lists(), self._balance_score()
         self._best, self._best_score, moved = start, score, False
@@ -557,11 +558,12 @@ class PythonAssignment(GeneralAssignment):
         self._added_again: set[int] = set()
 
     def _replace_excluded_target(self, owner: int, target: int) -> int:
-        """Return -1 as the new owner of a partition, which stands for the least loaded subscriber.
+        """Return -1, so that a partition goes to the least loaded subscriber, not to its previous
+        owner.
 
-        The method is called if the previous owner is excluded, because it can neither lose nor get
-        partitions. If the current owner has other partitions, kafka-python raises KeyError, so this
-        method raises `PeerAssignorError`.
+        The method is called if the previous owner is excluded from balancing, because it can
+        neither lose nor get partitions. If the current owner has other partitions, kafka-python
+        raises KeyError, so this method raises `PeerAssignorError`.
         """
         self._added_again.add(target)
         if self._queue.load[owner] > 1:

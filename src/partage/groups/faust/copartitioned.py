@@ -195,10 +195,11 @@ def assign_actives(previous: PreviousCopies, members: int) -> list[int]:
 
 
 def _initial_owners(previous: PreviousCopies, members: int) -> list[int]:
-    """Choose a first active member of each partition, from which the minimum-cost flow starts.
+    """Choose a first active member of each partition; the minimum-cost flow then improves the
+    choice.
 
-    It is the previous owner, else the least loaded member with a standby, else the least loaded
-    member.
+    It is the previous active member. If that has left, it is the least loaded member with a
+    standby, or else the least loaded member.
     """
     owner = list(previous.owner)
     load = np.bincount([m for m in owner if m >= 0], minlength=members).tolist()

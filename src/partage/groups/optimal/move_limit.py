@@ -43,10 +43,10 @@ _MOST_ROUNDS = 24
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LimitedPlan:
-    """Best assignment within a limit of moved partitions, with its proof of optimality.
+    """Best assignment within a limit of moved partitions, with numbers that prove it optimal.
 
-    The proof consists of dual prices: numbers of the minimum-cost flow that found the assignment,
-    from which a verifier computes lower bounds.
+    The numbers are dual prices of the minimum-cost flow that found the assignment; a verifier
+    computes lower bounds from them.
 
     Attributes:
         owner: int32[n], the owner of each partition, as the member's index in canonical order.

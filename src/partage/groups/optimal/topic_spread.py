@@ -469,7 +469,8 @@ class _PartitionItems:
         )
 
     def may_keep(self, members: int) -> NDArray[np.bool_]:
-        """Return which members owned the partitions of each item, and may keep them (bool[I, M]).
+        """Return which members may keep the partitions of each item, as their previous owners
+        (bool[I, M]).
 
         An item is a group of equivalent partitions of one topic. ``members`` is the number M of
         members.
@@ -573,10 +574,10 @@ class _ResidualNetwork:
         return np.concatenate(tail), np.concatenate(head), np.concatenate(each)
 
     def exchange_along_cycle(self, cycle: Int64Array) -> None:
-        """Exchange partitions between members along a cycle of the network, and update the network.
+        """Exchange partitions between members along a cycle of the flow network.
 
-        ``cycle`` has the nodes in order. For each set of partitions on it, one partition goes to
-        the next member on the cycle.
+        ``cycle`` has the nodes in order, some of which are groups of equivalent partitions. For
+        each such group on the cycle, one of its partitions goes to the next member.
         """
         members = self.placed.shape[1]
         for before, node, after in zip(

@@ -84,7 +84,7 @@ def concatenate_runs(
     """Merge several lists of partitions of each member into one list for each member.
 
     For example, one input has the partitions that each member keeps, and another one has its new
-    partitions. All lists are stored one after another in flat arrays.
+    partitions. All members' lists are stored one after another in one array.
 
     Args:
         parts: partitions, and the begin and end of each member's range in them (int64[M] each). The

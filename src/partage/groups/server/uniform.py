@@ -294,7 +294,7 @@ def _find_revoked_in_order(
 
 
 def _entries_of_rows(start: Int32Array, rows: Int32Array) -> tuple[Int32Array, NDArray[np.int64]]:
-    """Return the positions of all entries of the given rows in a compressed-row (CSR) array.
+    """Return the positions of all entries of the given rows in a sparse matrix (CSR arrays).
 
     The second result says for each entry to which element of ``rows`` it belongs. For example, the
     rows 2 and 0 with one and two entries give ``[0, 1, 1]``.
@@ -414,8 +414,8 @@ def _find_subscriber_sets(
 ) -> tuple[Int32Array, Int32Array, list[NDArray[np.int64]]]:
     """Group the subscribed topics by their set of subscribers, for the uniform assignor.
 
-    The result has the topics, the index of each topic's set, and the sets as arrays of
-    subscriptions.
+    The result has the topics, the number of each topic's set, and for each set the indices of the
+    group's subscriptions that contain these topics.
     """
     width = max(len(spec.problem.index.topics), 1)
     subscription, topic = np.divmod(spec.subscribed_pairs, width)
@@ -580,7 +580,7 @@ class _DuplicateOwners:
     def to_assignment(
         self, owner: Int32Array, visit: Int32Array, emptied: tuple[tuple[int, int], ...]
     ) -> GroupAssignment:
-        """Return the new assignment, in which all previous owners of a partition may keep it.
+        """Return the new assignment, in which partitions with several previous owners keep them.
 
         Only malformed input gives a partition several owners. An owner that lost the partition
         while loads were balanced is left out. The (member, topic) pairs ``emptied`` get an empty

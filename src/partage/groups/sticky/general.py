@@ -326,10 +326,9 @@ class ArrayBalancer:
 
 
 class _BestAssignment:
-    """Most even valid assignment that Kafka's balancing has visited so far.
+    """Most even valid assignment that Kafka's balancing has reached so far, to return to it.
 
-    If Kafka's class would loop forever, the balancing undoes all later moves and returns this
-    assignment.
+    It is used if Kafka's class would loop forever: all later moves are then undone.
 
     Args:
         owner: int32[S], owner of each partition before the first move.
@@ -435,9 +434,11 @@ def _build_trees(
 def _member_sets_by_topic(
     inputs: GeneralProblem, subscription: Int32Array
 ) -> tuple[Int32Array, Int32Array]:
-    """List the cells of members that subscribe to each topic, as offsets and cells (CSR).
+    """List, for each topic, the sets of members (cells) that subscribe to it, as a sparse matrix
+    (CSR).
 
-    A cell is the set of members with the same subscription and the same rack.
+    A cell is the set of members with the same subscription and the same rack. The result has the
+    offset of each topic's first cell, and the cells.
     """
     subscriptions = inputs.subscriptions
     sizes = np.diff(subscriptions.start)[subscription]

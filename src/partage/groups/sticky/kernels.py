@@ -578,7 +578,7 @@ def _same_bytes(data, at, names, begin, size):
 
 
 class EncodedNames(NamedTuple):
-    """Names of the subscribed topics as UTF-8 bytes, with a hash table to find them.
+    """Names of the subscribed topics as UTF-8 bytes, with a hash table to look them up.
 
     Attributes:
         data: uint8, the names as UTF-8, one after the other.
@@ -635,7 +635,7 @@ def _find_topic(data, at, size, names):
 
 @kernel("void(EncodedNames)", EncodedNames)
 def hash_names(names):
-    """Enter the topic ``names`` into their hash table, so that `read_claims` can find them."""
+    """Fill the hash table of topic ``names``, in which `read_claims` looks up topics."""
     start, table = names.start, names.table
     mask = len(table) - 1
     for k in range(len(start) - 1):

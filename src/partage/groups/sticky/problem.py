@@ -133,7 +133,7 @@ class SlotLayout:
 
     @cached_property
     def number(self) -> Int32Array:
-        """Kafka's partition number of each existing partition (int32[T]).
+        """Kafka's partition number of each existing partition, such as ``[0, 1, 0]`` (int32[T]).
 
         The array is sorted by topic, then by number.
         """
@@ -223,7 +223,7 @@ class StickyProblem:
 
     @property
     def number(self) -> Int32Array:
-        """Kafka's partition number of each existing partition (int32[T]).
+        """Kafka's partition number of each existing partition, such as ``[0, 1, 0]`` (int32[T]).
 
         The array is sorted by topic, then by number.
         """
@@ -271,10 +271,10 @@ class StickyProblem:
 
     @property
     def members_in_assignment_order(self) -> list[int]:
-        """Positions of the members in the iteration order of Kafka's map ``currentAssignment``.
+        """Positions of the members in the iteration order of the Java map ``currentAssignment``.
 
-        This Java map from member to partitions belongs to the assignor. Its order can differ from
-        `members_in_map_order`.
+        Kafka's sticky assignor keeps each member's partitions in this map. The order can differ
+        from `members_in_map_order`.
         """
         return self.problem.group.members_in_refilled_map_order
 
@@ -354,7 +354,8 @@ def keys_of(topic: Int32Array, number: Int32Array) -> NDArray[np.int64]:
 class Subscriptions:
     """Topics to which each consumer of a group subscribes, as arrays for the sticky algorithm.
 
-    As in Kafka's class, a topic that a member lists twice counts twice.
+    Members with equal subscriptions share an entry. As in Kafka's class, a topic that a member
+    lists twice counts twice. M is the number of members, K of topics.
 
     Attributes:
         listed: known topics of each distinct subscription in the order sent, with repetitions.

@@ -240,7 +240,7 @@ def build_network(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Nodes:
-    """Node numbers of the flow network that minimises moved partitions.
+    """Numbers of the nodes in the flow network that minimises moved partitions.
 
     Nodes of one kind, such as topics or members, have consecutive numbers.
     """

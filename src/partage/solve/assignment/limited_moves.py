@@ -137,9 +137,10 @@ def _least_maximum_load(problem: TransportProblem, least_kept: int, members: int
 
 
 def _max_kept_partitions(problem: TransportProblem, max_load: int, members: int) -> int:
-    """Return how many partitions can keep their owner if no member owns more than ``max_load``.
+    """Return how many partitions can stay with previous owners if no load exceeds ``max_load``.
 
-    ``members`` is the number of members that may own partitions.
+    A load is a member's number of partitions. ``members`` is the number of members that may own
+    partitions.
     """
     bounded = TransportProblem(
         problem.supply, problem.group, problem.groups, problem.keep_class, problem.keep_member,
@@ -210,6 +211,8 @@ class _LargestLoadReduction:
 
     def _lower_block(self, block: IntArray, down_to: int) -> bool:
         """Move partitions to other members, so that fewer members have the highest loads.
+
+        A load is a number of partitions.
 
         Args:
             block: indices of the loads (numbers of partitions) to lower together.

@@ -210,9 +210,10 @@ class FlowNetwork:
     def raise_prices(self) -> bool:
         """Raise the dual prices of the nodes so that flow can be sent along a shortest path.
 
-        Afterwards, the arcs of a shortest path to the sink have reduced cost zero. Each price rises
-        by the node's distance to the sink, at most by the source's. Return False if no path leads
-        from the source to the sink.
+        Flow is only sent over arcs with reduced cost zero (cost plus price of the head minus price
+        of the tail). Each price rises by the node's distance to the sink, at most by the source's,
+        so that the arcs of a shortest path get this cost. Return False if no path leads from the
+        source to the sink.
         """
         reduced = self.cost + self.price[self.head] - self.price[self.tail]
         distance = np.full(self.nodes, _FAR, np.int64)

@@ -45,7 +45,7 @@ class LoadLimitSteps:
 
     @classmethod
     def from_loads(cls, loads: IntArray) -> LoadLimitSteps:
-        """Create the limits that permit loads as even as the given ones.
+        """Create the limits that permit assignments at least as even as the given loads.
 
         ``loads`` are numbers of partitions, one per member, in any order.
         """
@@ -82,7 +82,7 @@ class LoadLimitSteps:
 
 
 def fit_in_order(position: IntArray, amount: IntArray, capacity: IntArray) -> IntArray:
-    """Reduce amounts that share a capacity, so that together they fit into it.
+    """Reduce amounts that share a capacity, so that their sum does not exceed it.
 
     Earlier amounts take precedence. For example, two amounts of 2 share a capacity of 3, so the
     second is reduced to 1.

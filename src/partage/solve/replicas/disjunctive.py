@@ -162,7 +162,7 @@ class _Rows:
         self._entries.append(tuple(side[is_entry] for side in sides))
 
     def matrix(self) -> tuple[Ints, Ints, Floats]:
-        """Return all coefficients as a sparse matrix in compressed rows (CSR).
+        """Return the coefficients of all constraints as a sparse matrix in compressed rows (CSR).
 
         The result has the offset of each row, and the columns and values of the coefficients. The
         solver HiGHS takes this form.

@@ -189,9 +189,9 @@ class Boxstep:
         return optimum
 
     def fix_partition(self, partition: int, brokers: Ints) -> None:
-        """Fix the brokers of one of the largest partitions; later bounds assume them.
+        """Fix the brokers of a partition in the linear programme, so that later bounds assume them.
 
-        Other partitions are ignored. ``brokers`` is int64[factor].
+        Only the largest partitions can be fixed; others are ignored. ``brokers`` is int64[factor].
         """
         single = np.flatnonzero(self.master.single == partition)
         if len(single):
@@ -202,13 +202,13 @@ class Boxstep:
             self.fix_brokers(int(single[0]), brokers)
 
     def fix_brokers(self, large_index: int, brokers: Ints) -> None:
-        """Fix the brokers of a large partition, given by its rank among the large ones."""
+        """Fix the brokers of a large partition, whose number is its rank by size."""
         self.master.fix_brokers(large_index, brokers)
         self.fixed[large_index] = brokers
         self.value, self.choice = self._evaluate_prices(self.prices)
 
     def _evaluate_prices(self, prices: Floats) -> tuple[float, NDArray[np.int32]]:
-        """Return the lower bound that prices prove, and the cheapest brokers (int32[replicas])."""
+        """Return the lower bound that dual prices prove, and each partition's cheapest brokers."""
         master, task = self.master, self.master.task
         total, chosen = choose_cheapest(task, self._choices, prices, self.plan)
         whole = prices_of_brokers(task, prices)
@@ -363,10 +363,10 @@ class RestrictedMaster:
         )  # fmt: skip
 
     def add_columns(self, placement: NDArray[np.int32]) -> None:
-        """Add a known placement of replicas to the linear programme, as new variables.
+        """Add a known placement of all replicas to the linear programme, as new variables.
 
-        A group of partitions gets one variable (column) for its brokers in the placement, a large
-        partition one for each new broker. ``placement`` is the broker of each replica
+        Each group of partitions gets one variable (column) for its part of the placement, each
+        large partition one for each new broker. ``placement`` is the broker of each replica
         (int32[replicas]).
         """
         self._add_arcs(placement)
@@ -561,9 +561,9 @@ class RestrictedMaster:
         self.highs.setOptionValue("simplex_iteration_limit", iterations)
 
     def values_of(self, large_index: int) -> Floats:
-        """Return how much of a large partition each broker has in the last optimum.
+        """Return how many replicas of a large partition each broker has in the last optimum.
 
-        A value of 1 is a whole replica (float64[brokers]).
+        The linear programme may divide replicas, for example into 0.5 and 0.5 (float64[brokers]).
         """
         column, out = self.arc[large_index], np.zeros(self.arc.shape[1])
         if self.values is not None:
@@ -572,7 +572,7 @@ class RestrictedMaster:
         return out
 
     def fix_brokers(self, large_index: int, brokers: NDArray[np.integer]) -> None:
-        """Fix the brokers of a large partition; each broker must have a variable."""
+        """Fix a large partition to a set of brokers, each of which must have a variable."""
         column = self.arc[large_index]
         known = np.flatnonzero(column >= 0)
         value = np.isin(known, brokers).astype(np.float64)
@@ -580,7 +580,7 @@ class RestrictedMaster:
         self.is_fixed[large_index] = True
 
     def release_brokers(self, large_index: int) -> None:
-        """Undo `fix_brokers`, so that a large partition may be on any brokers."""
+        """Undo `fix_brokers`, so that the linear programme chooses a partition's brokers again."""
         column = self.arc[large_index]
         known = np.flatnonzero(column >= 0)
         least = self._stays[large_index, known].astype(np.float64)
@@ -640,7 +640,7 @@ class RestrictedMaster:
     ) -> tuple[list[Ints], Floats]:
         """Return the broker sets among which the optimum divides a partition, and its resource use.
 
-        ``used`` lists its group's choices in the optimum, as (fraction, number).
+        ``used`` lists its group's placements in the optimum, as (fraction, index in `history`).
         """
         g, task = int(self.group[partition]), self.task
         if g < self.singles:

@@ -65,9 +65,9 @@ class ExactPlan(NamedTuple):
 
 
 def is_installed() -> bool:
-    """Return whether the solver HiGHS is installed.
+    """Return whether the integer programming solver HiGHS is installed.
 
-    It comes with the package highspy, which the extra ``plan`` requires.
+    It is part of the Python package highspy, an optional dependency (extra ``plan``).
     """
     return find_spec("highspy") is not None
 
