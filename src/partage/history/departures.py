@@ -48,8 +48,8 @@ class DepartedMembers:
     """Members that recently left a group, to recognise clients that rejoin with a new member id.
 
     A joining member matches a departed one that has its member id; else one that has its instance
-    id; without an instance id, one that has its client id and host. Among several matches, the rule
-    takes
+    id; without an instance id, one that has its client id and host. Among several matches,
+    these are preferred:
 
     * the one that left first, among those whose session timeout has not expired and that were not
       evicted: clients are restarted in the order in which they were stopped;

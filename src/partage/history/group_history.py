@@ -180,10 +180,10 @@ class GroupHistory:
         }
 
     def commit_values(self) -> list[Any]:
-        """Return what offset commits change in this history, as values for JSON.
+        """Return each partition's commit statistics in this history, as values for JSON.
 
-        These are each partition's commit statistics, and the log position up to which moves of the
-        coordinator were processed. `resume_commits` restores them.
+        The log position up to which moves of the coordinator were processed is included.
+        `resume_commits` restores the values.
         """
         # It has the commits of each partition, and the log position up to which coordinator moves
         # were yielded.

@@ -597,8 +597,8 @@ class LiveGroups:
     def next_due_ms(self) -> int | None:
         """Return the time (ms) at which the next queued record or commit can be processed, or None.
 
-        Each waits a little, until the cluster metadata of its time is known. None means an empty
-        queue.
+        A record waits a little in the queue, until the cluster metadata of its time is known. None
+        means that the queue is empty.
         """
         return self._held[0].due_ms if self._held else None
 

@@ -511,7 +511,7 @@ class UnreadInterval(NamedTuple):
 
 @dataclass(slots=True)
 class StopSum:
-    """Sum of the durations without a consumer, over partitions that stopped for the same reason.
+    """Sum of the times without a consumer of several partitions that stopped for the same reason.
 
     Attributes:
         mean: sum of the means, in milliseconds.
@@ -528,7 +528,7 @@ class StopSum:
     most: float = 0.0
 
     def add_stop(self, stop_time: Instant, start_time: Instant, apart_ms: float = 0.0) -> None:
-        """Add the duration in which one partition had no consumer.
+        """Add the time in which one partition had no consumer to the sum.
 
         Args:
             stop_time: when the last owner stopped.
@@ -543,7 +543,7 @@ class StopSum:
 
 
 def sum_stops(stops: Iterable[StopSum], no_consumer_ms: float = 0.0) -> UnreadEstimate:
-    """Add up the durations in which partitions had no consumer in one rebalance.
+    """Add up the times in which partitions had no consumer in one rebalance.
 
     The result is in partition-seconds, with an 80 % interval.
 

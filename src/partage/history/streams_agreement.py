@@ -160,9 +160,10 @@ def _leader_error(rebalance: RecordedStreamsRebalance) -> str | None:
 
 
 def _decode_previous_rebalance(generation: Generation) -> list[RecordedStreamsRebalance]:
-    """Decode the rebalance before a Streams rebalance (``generation``), as a list with one item.
+    """Decode the recorded rebalance before the given one (``generation``) of a Streams application.
 
-    The list is empty if there is none or it cannot be decoded.
+    The result is a list with one item. It is empty if there is no earlier rebalance or it cannot be
+    decoded.
     """
     # It may show further topics of the application's topology.
     if generation.previous is None or generation.previous.protocol != "classic":

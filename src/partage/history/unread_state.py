@@ -71,11 +71,11 @@ class OpenStop:
     missed: float = 0.0
 
     def end_unsubscribed_time(self, until_ms: float) -> None:
-        """End the time in which no member subscribes to a topic, because one subscribed at
+        """End the time in which no member subscribes to a topic: one has subscribed at
         ``until_ms``.
 
-        Such time is subtracted from the time that a partition had no consumer. Nothing happens if
-        the topic had a subscriber.
+        Such time does not count as time without a consumer of a partition. Nothing happens if the
+        topic had a subscriber.
         """
         if self.apart_from_ms is None:
             return
@@ -109,9 +109,10 @@ class OpenStop:
 
 @dataclass(slots=True)
 class UnreadState:
-    """Storable data from which a group's times without a consumer are estimated.
+    """Data from which the times are estimated in which a group's partitions had no consumer.
 
-    A partition stops when it loses its consumer: its owner leaves, dies or revokes it.
+    It is stored between two runs. A partition stops when it loses its consumer: its owner leaves,
+    dies or revokes it.
 
     Attributes:
         owner: dict from partition to member id of its owner.
@@ -194,7 +195,7 @@ class OwnerStatistics:
         self._timeout_ms = session_timeout_ms
 
     def owned_since(self, member: str, topic_partition: _Pair) -> float:
-        """Return the time (ms) from which on a member owned a partition.
+        """Return since when (ms since the epoch) a member has owned a partition.
 
         If the partition has no consumer now, its last owner counts as owner. The result is infinite
         if another member owns the partition, and 0 if its owner is unknown.

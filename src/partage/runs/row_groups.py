@@ -16,7 +16,7 @@ _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 
 
 class Part(NamedTuple):
-    """A part of the rows of a table: some consumer groups, and some of their generations.
+    """Selection of rows of a table: the rows of some consumer groups, and of some generations.
 
     Attributes:
         groups: names of the consumer groups.

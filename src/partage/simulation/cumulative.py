@@ -477,7 +477,7 @@ class _Simulation:
             self._begin_rebalance(rebalance, evicted)
 
     def _evict_member(self, member_key: str, timeout_ms: int, delay_ms: int) -> Absences:
-        """Evict a dead member; return the partition-seconds from its death to its eviction.
+        """Evict a dead member; return the partition-seconds without a consumer since its death.
 
         ``delay_ms`` is the time from its recorded to its simulated eviction, negative if earlier.
         """

@@ -144,7 +144,7 @@ class ResolvedPolicy:
         return built_in is None or built_in.reads_claims or self.policy.cooperative
 
     def compute_member_data(self, member: SimulatedMember, index: Index) -> object:
-        """Compute the data that the strategy would have stored for a member with its current
+        """Compute the data that a strategy would have stored for a member with its current
         partitions.
 
         They are needed when the member restarts or the group changes to this strategy. ``index``

@@ -389,9 +389,9 @@ class StopLengths:
     ) -> _StopLength:
         """Estimate how long (ms) one partition has no consumer in a simulated rebalance.
 
-        The estimate is the partition's own recorded duration (``own``), else the mean of its last
-        owner's partitions, else that of the group. If nothing was recorded, it follows from the
-        longest session timeout of the members, and their number.
+        The estimate is the partition's own recorded duration (``own``), else a mean (``means``):
+        that of its last owner's partitions, else that of the group. If nothing was recorded, it
+        follows from the longest session timeout and the number of the members (``facts``).
         """
         longest_ms = facts.session_ms
         recorded = self._mean_length(owner, means) if own is None else _of(own)
@@ -404,11 +404,11 @@ class StopLengths:
         return length.shift_by(owner.later_ms) if owner.later_ms else length
 
     def _mean_length(self, owner: StopOwner, means: _RebalanceMeans) -> _StopLength | None:
-        """Return the mean time (ms) without a consumer of a member's partitions in a recorded
-        rebalance.
+        """Return how long (ms) a member's partitions had no consumer in a recorded rebalance, on
+        average.
 
-        If the record has none for this member, the mean is over all members that left (or stayed)
-        as it did. The result is None if there are none.
+        If the record has no duration for this member, the mean is over all members that left (or
+        stayed) as it did. The result is None if there are none.
         """
         for member in owner.members:
             if member in means.by_member:
