@@ -79,9 +79,10 @@ class AbsentMember:
 
 
 class Absences(NamedTuple):
-    """Partition-seconds without a consumer before a rebalance, caused by unresponsive members.
+    """Downtime before a rebalance, in partition-seconds, that unresponsive members cause.
 
-    Such a member keeps its partitions until it rejoins or the coordinator evicts it.
+    Such a member keeps its partitions, although it does not consume, until it rejoins or the
+    coordinator evicts it.
 
     Attributes:
         bounds: bounds on the sum over all these members.
@@ -243,9 +244,10 @@ def find_stops(
     *,
     protocol: str | None = None,
 ) -> tuple[Stop, ...]:
-    """Return the partitions that have no consumer during a simulated rebalance.
+    """Return the partitions that have no consumer during a simulated rebalance, with their last
+    owners.
 
-    Each is returned with its last owner, from which `StopLengths` estimates the duration.
+    For how long they have none is estimated from these owners (`StopLengths`).
 
     Args:
         stopped: indices of these partitions (int32), and the position of each partition's last
@@ -672,9 +674,10 @@ class Continuation:
     def rows_until(
         self, position: int, time_ms: int | None = None
     ) -> Iterator[tuple[int, StoredRow]]:
-        """Yield the stored output rows up to a recorded rebalance, as pairs (running number, row).
+        """Yield the output rows that an earlier run has stored, up to a recorded rebalance.
 
-        Rows that an earlier call has yielded are left out.
+        Each item is a pair (running number, row). Rows that an earlier call has yielded are left
+        out.
 
         Args:
             position: history index of the newest recorded rebalance whose rows are yielded.

@@ -414,19 +414,18 @@ class RecordedRebalanceBuilder:
         return is_long or (is_large and len(self._queue) > 1)
 
     def export_state(self) -> tuple[Any, ...]:
-        """Return the state of the builder as values that can be stored between two runs.
+        """Return the incomplete recorded rebalances as values that can be stored between two runs.
 
-        It has the rebalances that are still incomplete, and the data that later rebalances depend
-        on. `restore_state` takes these values.
+        Data on which later rebalances depend is included. `restore_state` takes these values.
         """
         # `history.state_store.pack_state` packs them with the classes `STORED_CLASSES`.
         of_members = self._absences.export_state(), self._ownership.export_state()
         return *of_members, list(self._queue), self._before
 
     def restore_state(self, state: tuple[Any, ...]) -> None:
-        """Restore the state of the builder from the values that `export_state` returned.
+        """Restore the incomplete recorded rebalances from the values that `export_state` returned.
 
-        The builder then continues with the next generation.
+        The builder then continues with the group's next generation.
         """
         absences, ownership, queue, self._before = state
         self._absences.restore_state(absences)
