@@ -1,4 +1,8 @@
-"""Live capture of a cluster: ``__consumer_offsets`` and metadata, once or until it is stopped."""
+"""Live capture of a cluster: ``__consumer_offsets`` and metadata, once or until it is stopped.
+
+The offsets from which it reads are those of `CaptureWriter`, which takes them from the manifest of
+an interrupted capture.
+"""
 
 from __future__ import annotations
 

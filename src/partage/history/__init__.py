@@ -15,7 +15,7 @@ Input:
     clients              the client library of a member
 
 Groups:
-    events               the event model of all protocols
+    events               the event model of all protocols; two successive states compared
     classic_groups       generations of a classic group
     consumer_groups      epochs of consumer, share and streams groups
 

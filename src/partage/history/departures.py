@@ -47,6 +47,9 @@ class DepartedMember:
 class DepartedMembers:
     """Members that recently left a group, to recognise clients that rejoin with a new member id.
 
+    A static member with a new member id in two successive states of a classic group never left:
+    `compare_states` in `events` recognises it.
+
     A joining member matches a departed one that has its member id; else one that has its instance
     id; without an instance id, one that has its client id and host. Among several matches,
     these are preferred:

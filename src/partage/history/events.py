@@ -7,6 +7,8 @@
 * `derive_events` turns the first two into the rows of table ``events``, each marked as recorded
   or inferred. A classic group's log records that a generation began and which members it has; a
   join or a departure is inferred from two of its records.
+* `compare_states` compares two successive states of a classic group: members that joined or left,
+  and static members that restarted with a new member id.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The output folder: tables on disk, publication of a run, and the locks of running runs.
 
 ```
-OUT/tables/<table>/<run_id>/part-*.parquet    written by workers, under names nobody reads yet
+OUT/tables/<table>/<run_id>/part-*.parquet    written by workers; read through the manifest
 OUT/runs/<run_id>/manifest.json               the files that are a run's tables; written last
 OUT/runs/<run_id>/summary.json
 OUT/runs/<run_id>/state.json           what a later run continues; see `state_files`
@@ -10,7 +10,8 @@ OUT/running/<run_id>.json                     lock of a running run: host, proce
 ```
 
 A task that Spark runs twice writes two files; only the one it returned is in the manifest,
-and the other is removed. A run that fails leaves no manifest, so no reader sees it.
+and the other is removed. A run that fails leaves no manifest. Readers take the files that a
+manifest lists; a reader that lists folders would also see files of unfinished runs.
 
 A run locks its file as long as the process lives. If the process is surely dead, the run was
 killed: its tables were never published, and the next run removes them. A file of another host whose
