@@ -241,7 +241,8 @@ class _OpenRebalance:
 
 
 class WatchedGroup:
-    """Live view of one consumer group, which yields an event when a rebalance begins or ends.
+    """Consumer group of a cluster that is being recorded; yields events when rebalances begin or
+    end.
 
     Call `process_record` and `process_commit` in log order, and `close_if_expired` as time passes.
 
@@ -280,7 +281,8 @@ class WatchedGroup:
     def restore_group(
         cls, name: str, history: GroupHistory, state: tuple[Any, ...]
     ) -> WatchedGroup:
-        """Restore the live view of a consumer group from the values that `export_state` returned.
+        """Restore a consumer group in a live recording from the values that `export_state`
+        returned.
 
         ``name`` is the group's name, ``history`` its restored history.
         """
@@ -501,7 +503,7 @@ _STORED = (CoordinatorMove, LiveCommit, RebalanceSettled, _Held)
 
 @dataclass(slots=True)
 class LiveGroups:
-    """Live view of all consumer groups of a cluster, from new records of ``__consumer_offsets``.
+    """All consumer groups of a cluster that is being recorded, followed in ``__consumer_offsets``.
 
     Queue record batches with `queue_batches` and call `process_due_records` as time passes. It
     yields an event when a rebalance begins or ends.
@@ -538,7 +540,7 @@ class LiveGroups:
     _open: dict[str, None] = field(default_factory=dict)
 
     def add_state(self, metadata: Mapping[str, Any]) -> None:
-        """Add new metadata of the cluster (brokers and topics) to the live view.
+        """Add new metadata of the cluster (brokers and topics) while it is being recorded.
 
         The first metadata is also used for earlier times.
         """
@@ -560,7 +562,8 @@ class LiveGroups:
             self._held.append(_Held(due_ms, group, item))
 
     def to_bytes(self) -> bytes:
-        """Serialize the live view of all consumer groups to bytes; `restore_state` restores it.
+        """Serialize the state of all recorded consumer groups to bytes; `restore_state` restores
+        it.
 
         Cluster metadata is not included.
         """

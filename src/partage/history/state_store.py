@@ -195,10 +195,11 @@ class _Packer:
         self._count += 1
 
     def _pack_rows(self, sequence: str, rows: Sequence[object]) -> Any:
-        """Convert a list of many objects of one class to one list per field.
+        """Convert a list of many objects of one class to one list per field, which is shorter as
+        JSON.
 
-        The JSON text becomes shorter. The result is None for short lists and for objects of several
-        classes. ``sequence`` is the code of the result's type: a list or a tuple.
+        The result is None for short lists and for objects of several classes. ``sequence`` is the
+        code of the result's type: a list or a tuple.
         """
         kinds = set(map(type, rows))
         if len(rows) < _LEAST_ROWS or len(kinds) > 1:

@@ -572,9 +572,7 @@ class UnreadTracker:
         stop.apart_ms = 0.0
 
     def _remove_from_owner(self, owner: str, topic_partition: _Pair) -> float:
-        """Remove a partition from its owner; return the time (ms) at which the owner began to
-        consume it.
-        """
+        """Remove a partition from its owner; return when (ms) the owner began to consume it."""
         reads = self.state.reads[owner]
         since = reads.pop(topic_partition)
         if not reads:

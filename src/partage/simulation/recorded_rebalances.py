@@ -256,8 +256,9 @@ class RecordedRebalance:
 
     @property
     def identity(self) -> tuple[int, int, int, bool]:
-        """Log position, generation number, and whether a migration wrote it; unique in the
-        group.
+        """Key that identifies the recorded rebalance within its consumer group.
+
+        It has the log position, the generation number, and whether a migration wrote the record.
         """
         # A migration has the generation number of the rebalance before it.
         of = self.generation

@@ -262,8 +262,7 @@ class RecordedLengths:
                 self._means.pop(number, None)
 
     def mean_lengths(self, generation: int) -> _RebalanceMeans:
-        """Return the mean durations in which partitions had no consumer in one rebalance, by
-        member.
+        """Return for how long partitions had no consumer in one rebalance, as means by last owner.
 
         ``generation`` is the number of the generation that the rebalance created. The result is
         empty if the rebalance is unknown or too old.
