@@ -138,7 +138,7 @@ def test_an_installed_plug_in_that_breaks_costs_nobody_else(tmp_path, engine) ->
     path = os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
         [sys.executable, "-m", "partage", "replay", source, "--out", str(out), *chosen],
-        capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": path, "COLUMNS": "200"},
+        capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": path, "COLUMNS": "80"},
     )  # fmt: skip
     assert done.returncode == 3, done.stderr
     assert "judge: eager/acme:forgets breaks the rules" in done.stderr

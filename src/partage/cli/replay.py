@@ -18,6 +18,7 @@ from partage.cli.console import (
     has_display,
     is_terminal,
     print_message,
+    print_tables,
     short_name,
     stdout_console,
     styled_name,
@@ -293,9 +294,8 @@ def replay_and_report(
 def _shown(found: RunFigures, out: str | Path, *, has_page: bool, lake: LakeTables | None) -> None:
     from partage.report.terminal import terminal_summary
 
+    print_tables(*terminal_summary(found))
     console = stdout_console()
-    for part in terminal_summary(found):
-        console.print(part)
     console.print(styled_name(f"tables   {out}", "dim"), soft_wrap=True)
     if lake is not None:
         console.print(styled_name(f"{lake.form:9}{lake.where}", "dim"), soft_wrap=True)

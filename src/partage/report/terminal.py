@@ -43,6 +43,8 @@ MAX_APPLICATIONS = 5
 #: Characters of a text with names of the log in it; JSON has all.
 _LONGEST = 2_000
 _CAUSE = "main\ncause"
+#: Characters of the narrowest first column of a table; longer names wrap.
+_NAME_WIDTH = 12
 _LEGEND = (
     "downtime: time without consumption, added up over partitions (p·s, p·min, p·h: "
     "partition-seconds, -minutes, -hours), best estimate (80 % interval); saved: against own, the "
@@ -76,14 +78,15 @@ def terminal_summary(run: RunFigures) -> Iterator[RenderableType]:
     if rows:
         yield Text("")
         yield _groups(rows)
-        yield Text(_unlisted(run), "dim")
+        if unlisted := _unlisted(run):
+            yield Text(unlisted, "dim")
     if run.causes:
         yield Text("")
         yield _causes(run)
     yield from _recommendation_lines(run, rows)
     if run.recorded_figures.done:
         yield Text("")
-        yield _policies(policies)
+        yield _PolicyTable(policies)
         yield Text(messages.simulated_note(run), "dim")
         yield Text(_LEGEND, "dim")
         if any(not row.comparable and not row.note for row in policies):
@@ -101,7 +104,7 @@ def _table(title: str, columns: Sequence[str], *, right: bool = True) -> Table:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold", collapse_padding=True)
-    table.add_column(title, overflow="fold", min_width=12, max_width=38)
+    table.add_column(title, overflow="fold", min_width=_NAME_WIDTH, max_width=38)
     for column in columns:
         # Names wrap in a narrow terminal; a wrapped figure would be misread.
         folds = column == _CAUSE
@@ -214,9 +217,11 @@ def _groups(rows: Sequence[GroupRow]) -> Table:
 
 
 def _unlisted(run: RunFigures) -> str:
-    others = f"{plural(len(run.other_groups), 'group')} not replayed; the page has the reasons"
-    more = len(run.groups_with_rebalances) - MAX_GROUPS
-    return f"{plural(more, 'more group')}; {others}" if more > 0 else others
+    more, others = len(run.groups_with_rebalances) - MAX_GROUPS, len(run.other_groups)
+    parts = [plural(more, "more group")] if more > 0 else []
+    if others:
+        parts.append(f"{plural(others, 'group')} not replayed; the page has the reasons")
+    return "; ".join(parts)
 
 
 def _causes(run: RunFigures) -> Table:
@@ -307,19 +312,52 @@ def _format_application(card: StreamsCard) -> Iterator[RenderableType]:
     yield table
 
 
-def _policies(rows: Sequence[PolicyRow]) -> Table:
-    from rich.text import Text
+class _PolicyTable:
+    """Rich table of policies that leaves out its last columns on a narrow terminal.
 
-    # A column breaks where its label has a soft hyphen or a blank.
-    labels = [m.label.replace("\N{SOFT HYPHEN}", "-\n") for m in SHOWN[OutputLevel.TERMINAL]]
-    table = _table("policy", [label.replace(" ", "\n").lower() for label in labels])
-    for row in rows:
-        name = _WrappingName(row.label, "bold" if row.is_recorded else "")
-        if row.note:
-            table.add_row(name, Text(row.note, "dim"), *("",) * (len(labels) - 1))
-        else:
-            table.add_row(name, *(cell.text for cell in row.cells))
-    return table
+    Rich would cut figures, or hide the policies' names. A line below the table names the columns
+    that are left out.
+    """
+
+    def __init__(self, rows: Sequence[PolicyRow]) -> None:
+        self._rows = rows
+        # A column breaks where its label has a soft hyphen or a blank.
+        labels = [m.label.replace("\N{SOFT HYPHEN}", "-\n") for m in SHOWN[OutputLevel.TERMINAL]]
+        self._heads = [label.replace(" ", "\n").lower() for label in labels]
+
+    def __rich_console__(self, _: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        from rich.text import Text
+
+        shown = self._count_fitting_columns(options.max_width)
+        yield self._table(shown)
+        if shown < len(self._heads):
+            names = [head.replace("-\n", "").replace("\n", " ") for head in self._heads[shown:]]
+            yield Text(f"{', '.join(names)}: in a wider terminal, or with | less -S", "dim")
+
+    def _count_fitting_columns(self, max_width: int) -> int:
+        """Return how many columns beside the name fit the width, at least one."""
+        from rich.cells import cell_len
+
+        cells = [row.cells for row in self._rows if not row.note]
+        left = max_width - _NAME_WIDTH
+        for number, head in enumerate(self._heads):
+            texts = [*head.split("\n"), *(row[number].text for row in cells)]
+            left -= 1 + max(map(cell_len, texts))
+            if left < 0:
+                return max(number, 1)
+        return len(self._heads)
+
+    def _table(self, shown: int) -> Table:
+        from rich.text import Text
+
+        table = _table("policy", self._heads[:shown])
+        for row in self._rows:
+            name = _WrappingName(row.label, "bold" if row.is_recorded else "")
+            if row.note:
+                table.add_row(name, Text(row.note, "dim"), *("",) * (shown - 1))
+            else:
+                table.add_row(name, *(cell.text for cell in row.cells[:shown]))
+        return table
 
 
 def escape_for_terminal(text: str) -> str:

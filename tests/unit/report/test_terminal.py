@@ -88,6 +88,18 @@ def test_it_fits_any_terminal(tmp_path, width) -> None:
     assert all(len(line) <= width for line in printed(published(tmp_path), width).splitlines())
 
 
+@pytest.mark.parametrize("width", [55, 70])
+def test_a_narrow_table_of_policies_keeps_their_names(tmp_path, width) -> None:
+    """Last columns are left out and named; no policy's name is hidden, no figure is cut."""
+    out = published_run(tmp_path, synthetic(2))
+    whole, narrow = (printed(out, columns).splitlines() for columns in (200, width))
+    (wide_row,) = (line.split() for line in whole if line.startswith("own "))
+    (row,) = (line.split() for line in narrow if line.startswith("own "))
+    assert row == wide_row[: len(row)]
+    assert len(row) < len(wide_row)
+    assert "idle: in a wider terminal, or with | less -S" in " ".join(map(str.strip, narrow))
+
+
 @pytest.mark.parametrize(
     ("width", "lines"),
     [
