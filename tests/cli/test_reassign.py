@@ -57,6 +57,7 @@ def test_a_plan_with_its_files(file, tmp_path) -> None:
     output = run("reassign", "rebalance", file, "--out", out, "--page", page, "--max-moves", 3,
                "--throttle", 1000)  # fmt: skip
     assert "no plan below" in output
+    assert "copied from rack to rack: " in output
     assert "at 1.0 kB/s a broker: at least" in output
     plan = json.loads((out / "plan.json").read_text())
     assert plan["figures"]["replicas"] == plan["figures"]["leaders"] == 0

@@ -633,5 +633,5 @@ def _sentences(summary: dict[str, Any]) -> list[Any]:
         for pair in summary["network"]
     ]
     if pairs and len(pairs) <= 16:
-        lines.append("between racks: " + ", ".join(pairs))
+        lines.append("copied from rack to rack: " + ", ".join(pairs))
     return [styled_name(line) for line in lines]

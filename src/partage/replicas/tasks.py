@@ -344,5 +344,6 @@ class _TaskBuilder:
             raise NoFeasiblePlanError(
                 "replication factor",
                 f"{self.cluster.partition_name(p)} has {self.factor[p]} replicas, and only {alive} "
-                f"{'broker is' if alive == 1 else 'brokers are'} left to hold them",
+                f"{'broker is' if alive == 1 else 'brokers are'} left to hold them; "
+                "add a broker, or lower the factor first with change-rf",
             )
