@@ -349,7 +349,7 @@ def with_command(verify: str, run: RunFigures, group: GroupFigures) -> str:
     ``verify`` is that text. The command names the output folder of ``run``.
     """
     command = f"{_diff_command(run)} --group {quote(group.name)}"
-    return verify.replace(_DIFF, command)
+    return verify.replace(f"run {_DIFF}", f"run in the output folder: {command}")
 
 
 def verification_lines(run: RunFigures) -> tuple[str, ...]:

@@ -426,7 +426,7 @@ def test_commands_that_verify_a_change_have_what_is_known() -> None:
     run.summary["run_id"] = "20261126T162641-2af91f"
     text = with_command(recommendations_for(group)[0].verify, run, group)
     command = "partage diff runs/20261126T162641-2af91f run-after"
-    assert f"then run {command} --group 'my group'. Now:" in text
+    assert f"then run in the output folder: {command} --group 'my group'. Now:" in text
     assert verification_lines(run)[-1] == command
 
 
