@@ -139,6 +139,8 @@ class UnknownStrategyError(PartageError):
 
     >>> str(UnknownStrategyError("rnage", known=["range", "fair"], close=["range"]))
     "no strategy named 'rnage'; did you mean range? known: range, fair"
+    >>> str(UnknownStrategyError("my_package:MyStrategy", known=["range"])).partition("; ")[2]
+    'only assign and compare import a class: register it (docs/plugins.md); known: range'
     """
 
     def __init__(self, name: str, *, known: Sequence[str], close: Sequence[str] = ()) -> None:
@@ -150,6 +152,8 @@ class UnknownStrategyError(PartageError):
                 "it assigns the tasks of Kafka Streams: run partage streams APP.json --decide"
                 " (docs/streams_decision.md); this assigns partitions; "
             )
+        if not close and re.fullmatch(r"[A-Za-z_][\w.]*:[A-Z]\w*", name):
+            hint = "only assign and compare import a class: register it (docs/plugins.md); "
         super().__init__(f"no strategy named {name!r}; {hint}known: {', '.join(known)}")
         self.name = name
         self.known = tuple(known)
