@@ -51,6 +51,8 @@ def decode(
 
         partage decode capture/ --type 2 -g orders-service | jq .value.members
 
+    For the key and value of one record, use `pg.decode(key, value)` in Python (docs/bytes.md).
+
     A record that cannot be decoded is a line too, with `partition`, `offset` and `error`. No
     filter hides it, stderr has their number at the end, and the exit code stays 0.
     """
