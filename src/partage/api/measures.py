@@ -244,7 +244,7 @@ _MOST_CACHED = 4_096
 _MOST_GROUPS = 16
 
 
-class _ProblemFacts:
+class _SharedValues:
     """Values that all measurements of one group and cluster share, computed only once.
 
     They are the partition arrays, the previous owners and the most even loads.
@@ -292,7 +292,7 @@ class MeasurementCache:
 
     _best: dict[object, tuple[Cluster, NDArray[np.int64] | None]] = field(default_factory=dict)
     _fewest: dict[object, tuple[Cluster, int | None]] = field(default_factory=dict)
-    _facts_by_group: dict[tuple[int, int], _ProblemFacts] = field(default_factory=dict)
+    _values_by_group: dict[tuple[int, int], _SharedValues] = field(default_factory=dict)
     #: The newest weights as given, and the same checked.
     _weights: tuple[object, PartitionWeights | None] = None, None
 
@@ -319,7 +319,7 @@ class MeasurementCache:
         Raises:
             InvalidProblemError: the weights are malformed.
         """
-        cached = self._facts_of(group, cluster)
+        cached = self._shared_values_of(group, cluster)
         group_arrays = cached.facts
         old_owners = cached.old_owners if old_owners is None else old_owners
         counted = count_by_member(plan, group_arrays)
@@ -355,16 +355,16 @@ class MeasurementCache:
             cluster: the topics and partitions of the Kafka cluster.
             old_owners: the previous owners.
         """
-        return judge.count_breaches(plan, self._facts_of(group, cluster).facts, old_owners)
+        return judge.count_breaches(plan, self._shared_values_of(group, cluster).facts, old_owners)
 
-    def _facts_of(self, group: Group, cluster: Cluster) -> _ProblemFacts:
+    def _shared_values_of(self, group: Group, cluster: Cluster) -> _SharedValues:
         key = (id(group), id(cluster))
-        if key not in self._facts_by_group:
-            if len(self._facts_by_group) >= _MOST_GROUPS:
-                self._facts_by_group.clear()
+        if key not in self._values_by_group:
+            if len(self._values_by_group) >= _MOST_GROUPS:
+                self._values_by_group.clear()
             # The facts refer to group and cluster, so no other object gets their ids.
-            self._facts_by_group[key] = _ProblemFacts(group, cluster)
-        return self._facts_by_group[key]
+            self._values_by_group[key] = _SharedValues(group, cluster)
+        return self._values_by_group[key]
 
     def _best_loads(self, group_arrays: judge.Facts) -> NDArray[np.int64] | None:
         """Return the number of partitions of each member in the most even assignment (int64[M]).

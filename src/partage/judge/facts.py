@@ -39,9 +39,9 @@ class Facts:
         return len(self.problem.group)
 
     @cached_property
-    def _topics(self) -> _TopicFacts:
+    def _topics(self) -> _SubscriptionArrays:
         # Most rebalances change neither subscriptions nor metadata.
-        return cached_by_subscriptions(self.problem, _TopicFacts)
+        return cached_by_subscriptions(self.problem, _SubscriptionArrays)
 
     @property
     def topic_of(self) -> NDArray[np.int64]:
@@ -147,7 +147,7 @@ class Facts:
         return found
 
 
-class _TopicFacts:
+class _SubscriptionArrays:
     """Arrays that depend only on the cluster's topics and on the distinct subscriptions of a group.
 
     After a rebalance these are usually the same, so the arrays are cached for later groups.

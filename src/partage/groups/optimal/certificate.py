@@ -123,7 +123,7 @@ def certify_limited(
         "moves": count_moves(canonical, limited_plan.owner),
     }
     price = _by_member(canonical, limited_plan.price)
-    least = _least_cost(canonical, rack_costs, limited_plan, load)
+    least = _cost_lower_bound(canonical, rack_costs, limited_plan, load)
     bounds: dict[str, float] = {"largest": figures["largest"], "spread": figures["spread"]}
     bounds |= cost_bounds(
         least,
@@ -174,7 +174,7 @@ def _by_member(canonical: CanonicalProblem, price: Int64Array) -> Int64Array:
     return out
 
 
-def _least_cost(
+def _cost_lower_bound(
     canonical: CanonicalProblem, rack_costs: RackTable | None, plan: LimitedPlan, load: Int64Array
 ) -> int:
     """Return a lower bound of the cost of any assignment in which members have the given loads.

@@ -341,7 +341,7 @@ def spread_exactly(
     work, improved = _MOST_WORK, True
     while improved and work > 0:
         improved = False
-        for rows in _rows_of_equal_weight(canonical, out, partition_weights):
+        for rows in _partitions_of_equal_weight(canonical, out, partition_weights):
             before = out[rows]
             work -= canonical.partition_count
             work = _cancel_cycles(canonical, out, classes, excess, partitions=rows, budget=work)
@@ -351,7 +351,7 @@ def spread_exactly(
     return out
 
 
-def _rows_of_equal_weight(
+def _partitions_of_equal_weight(
     canonical: CanonicalProblem, owner: Int32Array, partition_weights: NDArray[np.float64]
 ) -> Iterator[Int64Array]:
     """Yield sets of partitions that have equal weight, so that they may swap owners.

@@ -58,7 +58,7 @@ class BestLoads:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Result:
+class _EvenLoads:
     """The most even assignment, as arrays that the solver fills part by part.
 
     It has numbers of partitions for classes: topics with equal subscribers form a class, and so do
@@ -133,7 +133,7 @@ def find_even_loads(classes: SubscriptionClasses) -> tuple[IntArray, IntArray, I
             f"{LARGEST_NETWORK}: {len(classes.size)} different subscriptions, "
             f"{len(classes.supply)} topics with different subscribers"
         )
-    found = _Result(
+    found = _EvenLoads(
         np.zeros(len(classes.size), np.int64),
         np.zeros(len(classes.supply), np.int64),
         np.zeros(len(classes.arc_topic), np.int64),
@@ -166,7 +166,7 @@ def _share_evenly(classes: SubscriptionClasses, total: IntArray) -> IntArray:
 
 
 def _solve_or_split(
-    classes: SubscriptionClasses, subproblem: _Subproblem, result: _Result, budget: WorkBudget
+    classes: SubscriptionClasses, subproblem: _Subproblem, result: _EvenLoads, budget: WorkBudget
 ) -> list[_Subproblem]:
     """Solve one part of the problem, or split it in two smaller parts by a minimum cut.
 

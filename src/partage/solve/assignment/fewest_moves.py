@@ -213,7 +213,7 @@ def build_network(
     Returns:
         the network, with a first flow in which members keep partitions.
     """
-    nodes = _Nodes.of(classes, claims, steps)
+    nodes = _NodeNumbers.of(classes, claims, steps)
     kinds = _arcs(classes, claims, steps, nodes)
     arcs: dict[str, slice] = {}
     end = 0
@@ -239,7 +239,7 @@ def build_network(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Nodes:
+class _NodeNumbers:
     """Numbers of the nodes in the flow network that minimises moved partitions.
 
     Nodes of one kind, such as topics or members, have consecutive numbers.
@@ -256,7 +256,7 @@ class _Nodes:
     @classmethod
     def of(
         cls, classes: SubscriptionClasses, claims: ClaimClasses, steps: LoadLimitSteps
-    ) -> _Nodes:
+    ) -> _NodeNumbers:
         # ``claims`` are the previous owners, ``steps`` the limit on sorted loads.
         sizes = [len(classes.supply), len(claims.class_topic), len(classes.member),
                  len(classes.size), len(steps), 1]  # fmt: skip
@@ -272,7 +272,7 @@ _Kind = tuple["IntArray | int", IntArray, "IntArray | int", int]
 
 
 def _arcs(
-    classes: SubscriptionClasses, claims: ClaimClasses, steps: LoadLimitSteps, nodes: _Nodes
+    classes: SubscriptionClasses, claims: ClaimClasses, steps: LoadLimitSteps, nodes: _NodeNumbers
 ) -> dict[str, _Kind]:
     everyone = np.flatnonzero(classes.member >= 0)
     member = nodes.first_member + everyone

@@ -293,7 +293,7 @@ class _TabuSearch:
         added_moves = move_cost[rows] - self.moves_to[rows, a][:, None]
         # Items of overloaded members may go anywhere, others only to a previous owner.
         added_moves[~overloaded[rows][:, None] & (added_moves >= 0)] = np.inf
-        change = self.penalty * change + self._penalty_of_moves(added_moves)
+        change = self.penalty * change + self._excess_moves_change(added_moves)
         row, to = divmod(int(change.argmin()), len(over))
         return float(change[row, to]), int(rows[row]), to
 
@@ -319,7 +319,7 @@ class _TabuSearch:
         change += np.maximum(over[b] + shift, 0.0) - now[b]
         added_moves = move_cost[rows][:, b] - self.moves_to[rows, a][:, None]
         added_moves += move_cost[others][:, a].T - self.moves_to[others, b]
-        change = self.penalty * change + self._penalty_of_moves(added_moves)
+        change = self.penalty * change + self._excess_moves_change(added_moves)
         row, column = divmod(int(change.argmin()), len(others))
         return float(change[row, column]), int(rows[row]), int(others[column])
 
@@ -337,7 +337,7 @@ class _TabuSearch:
         # Beyond 30,000 pairs only items of the least loaded members are tried.
         return np.sort(np.argsort(overload[self.owner], kind="stable")[:most])
 
-    def _penalty_of_moves(self, added_moves: FloatArray) -> FloatArray:
+    def _excess_moves_change(self, added_moves: FloatArray) -> FloatArray:
         """Return how candidate exchanges change the excess of moves over the allowed number
         (float64).
 

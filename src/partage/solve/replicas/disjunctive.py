@@ -80,7 +80,7 @@ def place_large_partitions(
     known = {name: 0 if name.endswith(("bytes", "load")) else most
              for name, most in max_imbalance.items()}  # fmt: skip
     for allowed in [known, dict(max_imbalance)] if known != dict(max_imbalance) else [known]:
-        programme = _Programme(task, allowed, _CLASSES)
+        programme = _LargePartitionProgramme(task, allowed, _CLASSES)
         if programme.solve(is_integer=False):
             prices = programme.split_prices()
             if not programme.solve(is_integer=True):
@@ -106,7 +106,7 @@ def find_split_prices(
     """
     if not len(_large_partitions(task)):
         return None
-    programme = _Programme(task, max_imbalance, classes)
+    programme = _LargePartitionProgramme(task, max_imbalance, classes)
     return programme.split_prices() if programme.solve(is_integer=False) else None
 
 
@@ -127,7 +127,7 @@ def _large_partitions(task: ReplicaTask) -> Ints:
     return out
 
 
-class _Rows:
+class _ConstraintMatrix:
     """Constraints (rows) of a linear programme, which are added block by block.
 
     A row limits a sum of coefficients times variables (columns) from below and above.
@@ -173,7 +173,7 @@ class _Rows:
         return start, column[order], value[order]
 
 
-class _Programme:
+class _LargePartitionProgramme:
     """Mixed-integer programme that chooses the brokers of the largest partitions in a reassignment.
 
     For each broker it chooses one case: which of the large partitions is the largest on this
@@ -190,7 +190,7 @@ class _Programme:
     """
 
     def __init__(self, task: ReplicaTask, max_imbalance: Mapping[str, int], classes: int) -> None:
-        self.task, self.max_imbalance, self.rows = task, max_imbalance, _Rows()
+        self.task, self.max_imbalance, self.rows = task, max_imbalance, _ConstraintMatrix()
         self.large = _large_partitions(task)
         self.class_of = self._classes_of_partitions(classes)
         self.kinds = [k for k in range(len(KINDS)) if task.weight[k].any()]
@@ -204,8 +204,8 @@ class _Programme:
         self._columns = 0
         self._add_columns()
         self._add_cases()
-        self._bands = {k: self._add_bands(k) for k in self.kinds}
-        self._rack_bands = {k: self._add_rack_bands(k) for k in self.kinds if k}
+        self._bands = {k: self._add_balance_limits(k) for k in self.kinds}
+        self._rack_bands = {k: self._add_rack_balance_limits(k) for k in self.kinds if k}
         self._add_classes()
 
     def _classes_of_partitions(self, classes: int) -> Ints:
@@ -289,7 +289,7 @@ class _Programme:
             rows.set_coefficients(whole, column[:, :, large, large], 1.0)
             rows.set_coefficients(whole, case[:, large], -1.0)
 
-    def _add_bands(self, resource: int) -> Ints:
+    def _add_balance_limits(self, resource: int) -> Ints:
         """Add the balance limits of one resource on brokers, and return their constraint numbers.
 
         A broker has limits for each case: for each large partition that may be its largest one. The
@@ -326,7 +326,7 @@ class _Programme:
             )
         return out
 
-    def _add_rack_bands(self, resource: int) -> Ints:
+    def _add_rack_balance_limits(self, resource: int) -> Ints:
         """Add the balance limits of one resource on racks, and return their constraint numbers.
 
         The result is int64[racks]. ``resource`` is the index of the resource: replicas, bytes or

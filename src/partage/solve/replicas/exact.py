@@ -174,7 +174,7 @@ def _highs(highspy: Any, **options: float) -> Any:
     return highs
 
 
-class _Row(NamedTuple):
+class _Constraint(NamedTuple):
     """One constraint of the integer programme: ``low <= sum(coefficients * variables) <= high``.
 
     ``columns`` are the index numbers of the variables, parallel to ``coefficients``.
@@ -186,7 +186,7 @@ class _Row(NamedTuple):
     coefficients: Floats
 
 
-class _Band(NamedTuple):
+class _BalanceConstraint(NamedTuple):
     """Constraint that keeps one resource of a broker or rack within its balance limits.
 
     ``row`` is the constraint's number and ``kind`` the resource (capacity, replicas, bytes or
@@ -231,23 +231,23 @@ class MoveProgramme:
         self.partition, self.broker = np.nonzero(may)
         self.fate = fate[self.partition, self.broker]
         self.unit = float(max(task.cost.mean(), 1.0))
-        self.rows: list[_Row] = []
-        self.bands: list[_Band] = []
+        self.rows: list[_Constraint] = []
+        self.bands: list[_BalanceConstraint] = []
         self._slacks = 0
         for p in np.flatnonzero(task.factor):
             self._add_partition(int(p), with_racks=not capacity_only)
         for k, kind in enumerate(KINDS[:1] if capacity_only else KINDS):
-            self._add_bands(k, range(brokers), self.broker, figures[kind])
+            self._add_balance_limits(k, range(brokers), self.broker, figures[kind])
             if task.balanced_rack_count and k:
                 racks = range(brokers, brokers + task.balanced_rack_count)
                 at = brokers + task.cluster.rack_of_broker[self.broker]
-                self._add_bands(k, racks, at, figures[f"rack {kind}"])
+                self._add_balance_limits(k, racks, at, figures[f"rack {kind}"])
 
     def _add_row(
         self, low: float, high: float, columns: Ints, coefficients: Floats | None = None
     ) -> None:
         ones = np.ones(len(columns)) if coefficients is None else coefficients
-        self.rows.append(_Row(low, high, columns, ones))
+        self.rows.append(_Constraint(low, high, columns, ones))
 
     def _add_partition(self, p: int, *, with_racks: bool) -> None:
         # Constraints on the number of the partition's replicas: in total, on each rack, and moved.
@@ -262,7 +262,7 @@ class MoveProgramme:
             new = columns[self.fate[columns] == -1]
             self._add_row(0.0, float(self._limits.newcomers[p]), new)
 
-    def _add_bands(
+    def _add_balance_limits(
         self, resource: int, places: range, place_of_variable: NDArray[Any], allowed: int
     ) -> None:
         """Add constraints that keep a resource within its balance limits on each broker or rack.
@@ -294,7 +294,8 @@ class MoveProgramme:
             elif len(columns) or low > 0:
                 self._add_row(low, high, columns, value)
             self.bands += [
-                _Band(row, resource, place, scale) for row in range(rows, len(self.rows))
+                _BalanceConstraint(row, resource, place, scale)
+                for row in range(rows, len(self.rows))
             ]
         if allowed:
             slacks = np.arange(first, len(self.partition) + self._slacks)

@@ -223,7 +223,11 @@ class LocalSearch:
         """
         state, last = self.state, self.schedule[-1]
         for _ in range(_LOOSE_TURNS):
-            known, broker, held = self._rank_plan(), state.broker.copy(), state.held.copy()
+            known, broker, held = (
+                self._plan_comparison_key(),
+                state.broker.copy(),
+                state.held.copy(),
+            )
             if not outside_bands(self.task, held)[1].any():
                 return
             self.set_penalties(last.with_loose_bytes())
@@ -232,11 +236,11 @@ class LocalSearch:
             self.set_penalties(last)
             self._sweep_until_nothing_moves()
             self._settle()
-            if self._rank_plan() >= known:
+            if self._plan_comparison_key() >= known:
                 state.broker[:], state.held[:] = broker, held
                 return
 
-    def _rank_plan(self) -> tuple[float, ...]:
+    def _plan_comparison_key(self) -> tuple[float, ...]:
         """Return a tuple by which placements of replicas are compared; the lower tuple is better.
 
         It has the imbalances, most important first, and then the bytes moved.

@@ -149,7 +149,7 @@ def _with_racks(
 
 
 @kernel_helper
-def _outside_band(amount, low, high, resource, place, change):
+def _amount_outside_limits(amount, low, high, resource, place, change):
     """Return how far a broker or rack would be outside its balance limits after a change.
 
     Args:
@@ -187,8 +187,8 @@ def penalty_change(placement, place, partition, sign, first):
     for k in range(len(held)):
         w = weight[k, partition]
         if w != 0:
-            rise = _outside_band(held, low, high, k, place, sign * w)
-            rise -= _outside_band(held, low, high, k, place, 0)
+            rise = _amount_outside_limits(held, low, high, k, place, sign * w)
+            rise -= _amount_outside_limits(held, low, high, k, place, 0)
             total += placement.penalty[first + k] * rise
     return total
 
