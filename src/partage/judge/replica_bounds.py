@@ -210,9 +210,9 @@ class CheapestReplicas:
         self.least, self.moves_cost = least, moves_cost
 
     def cheapest(self) -> float:
-        """Return the total cost of the cheapest valid brokers of all partitions.
+        """Return the total cost of all partitions' replicas, each on its cheapest valid broker.
 
-        It includes the dual prices (costs per unit of the brokers' resources).
+        The cost includes the dual prices (costs per unit of the brokers' resources).
         """
         task = self.task
         size = max(1, _CELLS // max(len(task.alive), 1))

@@ -384,10 +384,7 @@ class SortedMembers:
         return self._keys[0][0] >= self._keys[-1][0] - 1
 
     def remove_member(self, member: int) -> None:
-        """Remove a member from the queue.
-
-        This is done if the member can neither lose nor get partitions.
-        """
+        """Remove a member from the queue, because it can neither lose nor get partitions."""
         del self._keys[bisect_left(self._keys, (self.load[member], self._rank[member]))]
 
     def change_load(self, member: int, change: int) -> None:

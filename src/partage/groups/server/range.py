@@ -107,7 +107,7 @@ class _TopicBlock:
 
     @property
     def owners(self) -> Int32Array:
-        """Owner of each partition, topic after topic (int32[topics * count]).
+        """Owner of each partition of these topics, topic after topic (int32[topics * count]).
 
         The partitions are in the order of ``rows``.
         """

@@ -509,9 +509,9 @@ class GroupSpec:
 
     @property
     def previous_targets(self) -> Targets:
-        """Previous target assignment of the group, from which members keep partitions.
+        """Partitions that each member had before the rebalance (the previous target assignment).
 
-        By default, it consists of the partitions that members report as owned.
+        By default, they are the partitions that members report as owned.
         """
         if self._previous is None:
             self._previous = previous_targets(

@@ -413,7 +413,7 @@ class StickyMemory:
         return memory
 
     def with_generation(self, highest: int) -> StickyMemory:
-        """Return the stored state with another highest generation.
+        """Return a copy of a sticky assignor's stored state with a new highest generation.
 
         It is called after each rebalance, with the highest generation that members reported.
         """

@@ -70,7 +70,7 @@ class Decision:
     def member_of_partition(self) -> Int32Array:
         """Member that gets each assigned partition (int32[n]).
 
-        The array is parallel to ``slot``, which has the partitions member after member.
+        Element i is the member that gets partition ``slot[i]``.
         """
         return np.repeat(np.arange(len(self.start) - 1, dtype=np.int32), np.diff(self.start))
 

@@ -159,7 +159,7 @@ class SlotLayout:
 
     @cached_property
     def slot_of_partition(self) -> Int32Array:
-        """Index in these arrays of each partition of the cluster (int32[P]).
+        """Position of each partition of the cluster in the order of topic and number (int32[P]).
 
         It is -1 for partitions that do not exist or whose topic has no subscriber.
         """

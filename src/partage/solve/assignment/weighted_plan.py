@@ -98,9 +98,10 @@ class ExchangeGains:
     allowed: NDArray[np.bool_]
 
     def best_exchange(self) -> int:
-        """Return the index of the best candidate, or -1 if none is an improvement.
+        """Return the index of the candidate exchange that improves the assignment most, or -1 for
+        none.
 
-        Each candidate is a transfer or a swap of partitions.
+        Each candidate is a transfer or a swap of partitions between members.
         """
         at = np.flatnonzero(self.allowed & (self.over <= 0))
         if not len(at):

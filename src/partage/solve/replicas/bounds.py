@@ -66,9 +66,10 @@ def find_dual_prices(
 ) -> Floats:
     """Search for dual prices that prove a high lower bound of the cost of a replica reassignment.
 
-    A dual price is the cost that one more unit of a balance limit would save. The cost is the bytes
-    moved ("moved") or a total imbalance, such as "replicas". The result is float64[4, brokers +
-    racks], a row for each resource (capacity, replicas, bytes, load).
+    A dual price is the cost of using one more unit of a resource of a broker or rack. The
+    reassignment's cost is the bytes moved ("moved") or a total imbalance, such as "replicas". The
+    result is float64[4, brokers + racks], a row for each resource (capacity, replicas, bytes,
+    load).
 
     Args:
         task: cluster, brokers to use and balance limits.
@@ -379,8 +380,9 @@ class ChoiceArrays(NamedTuple):
 class CheapestChoices:
     """Solver that chooses the cheapest brokers of each partition at given resource prices.
 
-    The sum of the cheapest costs gives a lower bound of any plan's cost (Lagrangian dual); the
-    prices are dual prices. Compiled code solves it for large clusters, NumPy for small ones.
+    The prices are dual prices: costs per unit of a broker's resources, such as bytes. The sum of
+    the cheapest costs gives a lower bound of any plan's cost (Lagrangian dual). Compiled code
+    solves it for large clusters, NumPy for small ones.
     """
 
     def __init__(self, task: ReplicaTask) -> None:
@@ -428,11 +430,11 @@ class CheapestChoices:
     def _solve_on_arrays(
         self, prices: Floats, per_byte: float
     ) -> tuple[float, Floats, NDArray[np.int32]]:
-        """Choose each partition's cheapest brokers with NumPy, for clusters too small to compile
-        code for.
+        """Choose each partition's cheapest brokers with NumPy, for small clusters.
 
-        Arguments and results are those of `choose_cheapest_brokers`: dual prices, and the cost of a
-        copied byte. A rack may hold at most one replica of a partition.
+        For these, compiling code would take longer. Arguments and results are those of
+        `choose_cheapest_brokers`: dual prices, and the cost of a copied byte. A rack may hold at
+        most one replica of a partition.
         """
         task, brokers = self.task, len(self.task.alive)
         held, total = np.zeros((len(KINDS), brokers)), 0.0

@@ -545,7 +545,7 @@ class RestrictedMaster:
         return -dual[:bands], optimum, float(values[: 2 * bands].sum())
 
     def _run_simplex(self, method: int) -> None:
-        """Run a simplex method from the last basis; if it stalls, run the dual simplex anew."""
+        """Solve the linear programme from the last basis; if that stalls, by the dual simplex."""
         self._set_method(method, _STALLED)
         self.highs.run()
         self.iterations += int(self.highs.getInfo().simplex_iteration_count)
@@ -590,7 +590,7 @@ class RestrictedMaster:
         self.is_fixed[large_index] = False
 
     def keeps_rack_rule(self, large_index: int, brokers: Ints) -> bool:
-        """Return whether a set of brokers is within the rack limits of a large partition."""
+        """Return whether a set of brokers obeys the rack rule for a large partition."""
         if self._rack is None:
             return True
         count = np.bincount(self._rack[brokers], minlength=self.rack_low.shape[1])
@@ -605,7 +605,7 @@ class RestrictedMaster:
         return out
 
     def scale_prices(self, prices: Floats) -> Floats:
-        """Scale dual prices (float64[4, brokers + racks]) as the linear programme needs them."""
+        """Convert dual prices to the scale of the linear programme (float64[n])."""
         out: Floats = prices[self.kind, self.place] * self.scale / self.unit
         return out
 

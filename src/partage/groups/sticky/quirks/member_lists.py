@@ -370,9 +370,9 @@ class PartitionMovements:
         return slot if opposite is None else opposite.first_slot()
 
     def comparable_state(self) -> object:
-        """Return all recorded moves as one comparable value.
+        """Return all recorded partition moves as one value that can be compared with ``==``.
 
-        Equal values in different iterations help to detect an endless loop of Kafka's class.
+        If it has the same value twice, Kafka's class loops forever.
         """
         sets = {key: (one.table, list(one.hashes)) for key, one in self._sets.items()}
         return dict(self._net), sets
