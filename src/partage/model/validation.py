@@ -169,7 +169,7 @@ def reject_text(value: object, setting: str, kind: str = "names") -> None:
 
 
 def expect_local(path: Path | str, setting: str) -> None:
-    """Raise an error if an output path is a URL, such as ``s3a://bucket``, and no local path.
+    """Raise an error if an output path is a URL, such as ``s3a://bucket``, instead of a local path.
 
     Output is written with the local file system only.
 

@@ -313,10 +313,10 @@ class AssignmentOrder:
     def for_problem(
         cls, canonical: CanonicalProblem, together: Int64Array | None
     ) -> AssignmentOrder:
-        """Determine the order of assignment: by topic and number, or co-located partitions
-        together.
+        """Determine the order in which partitions without an owner are assigned.
 
-        Co-located partitions have the same number in topics that belong together.
+        It is the order of topic and partition number, or co-located partitions follow each other.
+        These have the same number in topics that belong together.
 
         Args:
             canonical: the problem, with members and partitions sorted independently of the join

@@ -261,11 +261,10 @@ def _fractional_shares(
 
 
 def _number_owner_sets(canonical: CanonicalProblem, together: Int64Array | None) -> Int64Array:
-    """Number the sets of partitions that must have the same owner, and return each partition's
-    number.
+    """Return for each partition the number of its set of partitions with one owner (int64[n]).
 
-    A set has the partitions with the same number in co-located topics. Any other partition is a set
-    by itself. The result is int64[n].
+    A set has the partitions with the same number in co-located topics, which must have the same
+    owner. Any other partition is a set by itself.
     """
     if together is None or not (together >= 0).any():
         return np.arange(canonical.partition_count)

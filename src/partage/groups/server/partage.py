@@ -218,11 +218,10 @@ class _CoordinatorProblem(CanonicalProblem):
 
     @cached_property
     def claimed_pairs(self) -> tuple[Int64Array, Int64Array]:
-        """Previous owners: (member, partition) pairs of the group's last target assignment, as two
-        arrays.
+        """Previous owners of partitions, as (member, partition) pairs in two parallel arrays.
 
-        Members and partitions are indices in an order that does not depend on the join order.
-        Partitions that do not exist are left out.
+        They come from the group's last target assignment. Members and partitions are indices in an
+        order that does not depend on the join order. Partitions that do not exist are left out.
         """
         previous = self._previous
         place = np.empty(self.member_count, np.int64)

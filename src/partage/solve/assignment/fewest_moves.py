@@ -376,7 +376,7 @@ def assign_owners(
 def _keep_first_partitions(
     owner: IntArray, class_of: IntArray, start: IntArray, member: IntArray, stay_count: IntArray
 ) -> None:
-    """Let each previous owner keep ``stay_count`` partitions of each class.
+    """Let previous owners keep their partitions, as many of each class as ``stay_count`` says.
 
     The partitions of a class are interchangeable, so the first ones stay.
 

@@ -202,9 +202,9 @@ class _LargestLoadReduction:
                 size = len(block) // 2
 
     def _members_reaching(self, index: int) -> int:
-        """Return how many members may own more than ``index`` partitions, at the current limits.
+        """Return how many members are allowed to own more than ``index`` partitions at present.
 
-        The limit is the capacity of an arc of the flow network.
+        This limit is the capacity of an arc of the flow network.
         """
         arc = 2 * int(self.step[index])
         return int(self.network.left[arc] + self.network.left[arc + 1])

@@ -269,12 +269,12 @@ class _LargePartitionProgramme:
         self.column = self._new_columns((self.most[:, :, None, :] > 0) & allowed, cost)
 
     def _add_cases(self) -> None:
-        """Add the constraints by which each broker has one largest partition, or no large
-        partition.
+        """Add the constraints that choose the largest partition on each broker, among the large
+        ones.
 
-        A case says that one particular large partition is the largest on the broker; the last case
-        says that it has none. Exactly one case of a broker is chosen, and the variables of all
-        other cases must be 0.
+        Each large partition gives a case: it is the largest on the broker. In the last case, the
+        broker has no large partition. Exactly one case of a broker is chosen, and the variables of
+        all other cases must be 0.
         """
         rows, column, case = self.rows, self.column, self.case
         rows.set_coefficients(rows.add_constraints(np.ones(len(case)), 1.0)[:, None], case, 1.0)
@@ -490,10 +490,10 @@ class _LargePartitionProgramme:
         return SplitPrices(self.large, stay, new, cases, racks)
 
     def _interpolate_prices(self, price: Floats) -> Floats:
-        """Return prices of single partitions, interpolated by size from the prices of classes.
+        """Return a dual price for each partition, interpolated by size from the prices of classes.
 
-        ``price`` has the prices of each class of partitions of similar size, by rack. The result is
-        float64[partitions, racks].
+        A class has partitions of similar size; ``price`` has one price for each class and rack. The
+        result is float64[partitions, racks].
         """
         out: Floats = price[np.maximum(self.class_of, 0)]
         count = len(self.large)

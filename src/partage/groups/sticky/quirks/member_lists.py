@@ -431,7 +431,8 @@ class OwnerMap:
     def add_fixed(self) -> None:
         """Add the members that `remove_fixed` removed to the modelled Java map again.
 
-        Kafka's class does this at the end, after it has balanced the loads.
+        These members can neither lose nor get partitions. Kafka's class adds them at the end, after
+        it has balanced the loads.
         """
         for m in self._aside:
             self._table.put(m)
