@@ -649,7 +649,8 @@ def _settings_lines(group: GroupFigures, policy: str) -> tuple[str, ...]:
         return ()
     protocol, strategy, options = parse_policy(policy)
     same = f"{protocol}/{strategy}" == base_policy(group.last_strategy)
-    if same and (not options or group.traits.dynamic_members == 0):
+    # Another session timeout alone is the subject of the rule session-timeout.
+    if same and ("static" not in options or group.traits.dynamic_members == 0):
         return ()
     if group.traits.protocol == "consumer" and protocol != "consumer":
         return ()
@@ -658,8 +659,7 @@ def _settings_lines(group: GroupFigures, policy: str) -> tuple[str, ...]:
 
 @once_per_group
 def best_policy(group: GroupFigures) -> Settings | None:
-    """Return the client settings that would save a consumer group most downtime; None if none
-    would.
+    """Return the client settings that would save a group most downtime; None if none would.
 
     The settings must give a valid assignment in each rebalance and leave no more members idle. The
     interval of the saving must exclude zero. If several settings are about equally good, the

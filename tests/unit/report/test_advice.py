@@ -306,6 +306,15 @@ def test_the_best_policy_can_be_set_and_surely_saves() -> None:
     assert best_policy(made_group("g", lost(30, 90), SAME, *unfit)) is None
 
 
+def test_a_timeout_alone_is_no_reason_for_static_members() -> None:
+    """A policy that differs by its session timeout only gives no advice on group.instance.id."""
+    members = Traits(session_ms=10_000, dynamic_members=2)
+    longer = saving("eager/range+timeout=60s", 20, 60)
+    group = made_group("g", lost(30, 90), SAME, longer, traits=members)
+    assert best_policy(group) is None
+    assert "static-members" not in [advice.rule for advice in advice_for(group)]
+
+
 def test_of_settings_about_as_good_the_smallest_change_is_taken() -> None:
     """Static members before a strategy, before cooperative rebalancing, before another protocol."""
     names = ["consumer/uniform", "cooperative/cooperative-sticky", "eager/sticky",
