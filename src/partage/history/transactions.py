@@ -36,7 +36,7 @@ class RecordOutcomes:
     Each field is a column with one element per record.
 
     Attributes:
-        outcome: the outcome of the record's transaction, an `TransactionOutcome`.
+        outcome: the outcome of the record's transaction, a `TransactionOutcome`.
         offset: the log offset at which the record takes effect: its own, or that of the
             transaction's marker.
         time_ms: the time at which it takes effect.

@@ -2,7 +2,7 @@
 
 `place_initially` is a greedy construction. Replicas that may stay keep their brokers. Partitions
 that lose replicas drop those whose removal costs least. Partitions that gain replicas get the
-cheapest broker at the final penalties, the largest partitions first.
+cheapest broker at the final penalties, the partitions with the most expensive copies first.
 
 In a sweep of the local search, each replica in turn goes to the cheapest broker. `MoveCandidates`
 selects the partitions of which some replica may gain by a move; `sweep_partitions` visits only
