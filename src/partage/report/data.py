@@ -297,8 +297,9 @@ def _load_batch(
 
 
 def is_recorded(replays: pa.Table) -> pa.ChunkedArray:
-    """Return a mask of the rows of table ``replays`` that are recorded, not simulated,
-    assignments.
+    """Return which rows of table ``replays`` describe the assignments in the log (boolean mask).
+
+    The other rows describe assignments that were simulated under other settings.
     """
     from pyarrow import compute as pc
 
@@ -320,9 +321,10 @@ def _without_groups(table: pa.Table, groups: Collection[str]) -> pa.Table:
 def _replays_of(
     folder: PublishedRun, part: Part | None, failed: Collection[str]
 ) -> Iterator[pa.Table]:
-    """Yield the rows of table ``replays``, as Arrow tables that fit in memory.
+    """Yield the simulated rebalances (table ``replays``) of some groups as Arrow tables that fit in
+    memory.
 
-    All rows of a rebalance are in one of them.
+    All rows of one rebalance are in the same Arrow table.
 
     Args:
         folder: the published run.
@@ -337,9 +339,10 @@ def _replays_of(
 
 
 def _fill_in_policies(replays: pa.Table) -> pa.Table:
-    """Fill in the policy and the kind of simulation in rows that an older version has written.
+    """Fill in the columns policy and kind of simulation that an older version did not write.
 
-    ``replays`` are rows of table ``replays``, one for each simulated rebalance.
+    ``replays`` has one row for each simulated rebalance. A policy is a protocol with an assignment
+    strategy.
     """
     from pyarrow import compute as pc
 
@@ -376,7 +379,11 @@ def metrics_by_group(replays: Iterable[pa.Table]) -> tuple[ByGroup, ByGroup]:
 
 
 def _sums_by_policy(replays: pa.Table) -> dict[tuple[str, str, str], Sums]:
-    """Add up the rows of table ``replays`` by group, policy and kind of simulation."""
+    """Add up the numbers in table ``replays``, which has a row for each simulated rebalance.
+
+    The result is a dict from (group, policy, kind of simulation) to sums. A policy is a protocol
+    with an assignment strategy.
+    """
     found: dict[tuple[str, str, str], Sums] = {}
     for sums in sum_rows(replays, _KEY):
         found[_pop_key(sums)] = sums
@@ -414,7 +421,9 @@ def _events(folder: PublishedRun, names: Sequence[str], part: Part) -> pa.Table:
 
 
 def _group_rows(folder: PublishedRun) -> list[dict[str, Any]]:
-    """Return the rows of table ``groups``: counts, strategies and clients of each group."""
+    """Read the rows of table ``groups``, one dict per consumer group with its counts, strategies
+    and clients.
+    """
     rows: list[dict[str, Any]] = load_table(folder, "groups").to_pylist()
     lists = folder.table("groups", ["group", "claimed", "clients"]).to_pylist()
     return [{**row, **more} for row, more in zip(rows, lists, strict=True)]

@@ -255,9 +255,11 @@ def back_tests(rebalances: pa.Table, replays: pa.Table) -> Iterator[BackTest]:
 
 
 def settings_by_group(rebalances: pa.Table) -> dict[str, list[list[dict[str, Any]]]]:
-    """Split the rebalances of groups that changed their strategy into periods with one strategy.
+    """Divide the rebalances of each consumer group where its assignment strategy changed.
 
-    The result is a dict from group to its periods, each a list of rows of table ``rebalances``.
+    For example, a group that changed from range to sticky has two lists: its rebalances with range,
+    then those with sticky. Groups that never changed are left out. The result is a dict from group
+    to these lists of rows.
     """
     import pyarrow as pa
     from pyarrow import compute as pc

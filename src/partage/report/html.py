@@ -202,15 +202,17 @@ class _DetailsText(NamedTuple):
     texts: dict[str, Markup]
 
     def write(self, text: Markup) -> Markup:
-        """Return a JSON text for a script element of the page: unchanged or compressed."""
+        """Convert a JSON text to the content of a script element: unchanged, or compressed as
+        base64.
+        """
         return text if self.kind == _PLAIN else _compress(text)
 
 
 def _details_text(run: RunFigures, details: Details) -> _DetailsText:
-    """Return timelines and rebalances of consumer groups as text for the HTML report.
+    """Convert the timelines and rebalances of consumer groups to text in the HTML report.
 
     A page has a maximum size: if all groups together exceed it, those with the least downtime are
-    left out. Large data are compressed, because a page from a file cannot load other files.
+    left out. Large data are compressed.
     """
     plain: dict[str, Markup] = {}
     packed: dict[str, Markup] = {}

@@ -90,7 +90,10 @@ def _failed_groups_note(run: RunFigures) -> list[str]:
 
 
 def _selection_note(run: RunFigures) -> list[str]:
-    """Return a sentence about the groups and times to which the user limited the run, or none."""
+    """Return a sentence about the groups and times that the user selected for the run.
+
+    The result is a list with this sentence; it is empty if nothing was selected.
+    """
     selected = run.summary.get("selection") or {}
     parts = [f"groups {', '.join(selected['groups'])}"] if selected.get("groups") else []
     for preposition, limit in (("from", selected.get("from_ms")), ("to", selected.get("to_ms"))):

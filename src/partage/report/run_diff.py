@@ -91,7 +91,9 @@ class RateChange:
 
 
 class SettingChange(NamedTuple):
-    """A client setting of a consumer group whose value differs between two runs."""
+    """A client setting of a consumer group, such as its strategy, whose value differs between two
+    runs.
+    """
 
     name: str
     before: str
@@ -128,7 +130,7 @@ class GroupDiff:
 
     @property
     def verdict(self) -> str:
-        """The overall verdict on the group: better, worse, within noise or unknown.
+        """Whether the group became better or worse: better, worse, within noise or unknown.
 
         The criterion is the time in which the group's partitions had no consumer.
         """
@@ -180,9 +182,10 @@ class RunDiff:
         ])  # fmt: skip
 
     def count(self, verdict: str) -> int:
-        """Return the number of groups with the given verdict, such as `BETTER`.
+        """Return the number of groups that became, for example, better: their verdict is `BETTER`.
 
-        The criterion of a verdict is the time in which a group's partitions had no consumer.
+        The criterion is the time in which a group's partitions had no consumer. Other verdicts are
+        `WORSE`, `NOISE` and `UNKNOWN`.
         """
         return sum(one.verdict == verdict for one in self.groups)
 
@@ -389,11 +392,12 @@ def compare_rates(
 
 
 def _fit_gamma(rate: Rate, typical_sum: float) -> tuple[float, float]:
-    """Fit a gamma distribution to an uncertain rate per hour; return its shape and scale.
+    """Fit a gamma distribution to a rate per hour, and return its shape and scale.
 
-    Half an episode is added to the rate, so that it is not zero. An episode is a rebalance with its
-    follow-ups, or a storm. ``typical_sum`` is the size of an episode: the root mean square of the
-    metric over the episodes of both runs.
+    The rate is a sum over independent episodes (a rebalance with its follow-ups, or a series of
+    rebalances in quick succession) divided by hours. To avoid a mean of zero, half a typical
+    episode is added. ``typical_sum`` is the sum of a typical episode: the root mean square over the
+    episodes of both runs.
     """
     mean = rate.total + typical_sum / 2
     variance = rate.squares + typical_sum * typical_sum / 2 + rate.standard_deviation**2

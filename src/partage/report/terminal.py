@@ -294,10 +294,10 @@ def _format_recommendation(run: RunFigures, row: GroupRow, *, in_full: bool) -> 
 
 
 def _format_application(card: StreamsCard) -> Iterator[RenderableType]:
-    """Yield the terminal output for one Kafka Streams application: its outages under other
-    settings.
+    """Yield the terminal output for one Kafka Streams application: a table of simulated settings.
 
-    ``card`` has the texts and the table rows to show.
+    The table shows the outages (times in which a task has no owner with all its state) under each
+    combination of settings. ``card`` has the texts and the table rows to show.
     """
     from rich.text import Text
 
