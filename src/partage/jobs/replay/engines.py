@@ -64,7 +64,7 @@ class SharedValue(Protocol):
 
     @property
     def value(self) -> Any:
-        """The shared value, as it was given to the engine's `share_value`.
+        """The value that the tasks of a job share, for example the cluster metadata.
 
         All tasks may read it, and none may change it.
         """
@@ -145,7 +145,8 @@ class ReplayEngine(Protocol):
     def cores(self) -> int: ...  # noqa: D102 - see the class
 
     def share_value(self, shared_value: Any) -> SharedValue:
-        """Make a read-only value available to all tasks of later jobs.
+        """Make a large read-only value, such as the cluster metadata, available to all tasks of
+        later jobs.
 
         With Spark, the value becomes a broadcast.
         """

@@ -85,7 +85,8 @@ class OutputFolder:
 
 @dataclass
 class RemoteOutput(OutputFolder):
-    """Output folder in remote storage, with a local work folder that one run uses.
+    """Output folder in remote storage such as S3, with a local work folder in which one run writes
+    its files.
 
     Attributes:
         address: address of the output folder, without a slash at its end.
@@ -104,9 +105,10 @@ class RemoteOutput(OutputFolder):
         return f"{self.address}/{name}"
 
     def check(self) -> None:
-        """Check that the address is empty or an output of Partage, and that it can be written.
+        """Check that the remote output folder can be written and has no files of other programs.
 
-        Files of runs that were killed on this host during their upload are removed.
+        Files of earlier runs of Partage may be there. Files of runs that were killed on this host
+        during their upload are removed.
 
         Raises:
             InvalidConfigError: the address has other files, or cannot be written.
@@ -140,7 +142,7 @@ class RemoteOutput(OutputFolder):
                 self._download(list(dict.fromkeys(found.file_paths())), done)
 
     def download_run(self, run_id: str | None) -> None:
-        """Download the tables of a published run, so that they can be read.
+        """Download the tables of a published run from remote storage, so that they can be read.
 
         ``run_id`` is the run's id; None for the newest run.
 
@@ -204,16 +206,19 @@ class RemoteOutput(OutputFolder):
             self._remove_stale_state(state)
 
     def publish_page(self, page: Path) -> None:
-        """Upload a report page, and replace the page at the address."""
+        """Upload the report page of a run to the remote output folder, and replace the page
+        there.
+        """
         with storage_errors(self._session, self.address, "--out"):
             self._files.publish(page, self._at(page.name))
 
     @contextmanager
     def _marker(self, run_id: str) -> Iterator[None]:
-        """Keep a marker file at the address during the ``with`` block, which says that a run is
-        uploading.
+        """Keep a marker file in remote storage during the ``with`` block, while a run uploads its
+        files.
 
-        Other runs do not remove its files then. The marker contains the host and process id.
+        Other runs do not remove the files of a run with a marker. The marker contains the host and
+        process id.
         """
         marker = self._at(f"{_RUNNING}/{run_id}.json")
         with TemporaryDirectory() as made:
@@ -241,7 +246,7 @@ class RemoteOutput(OutputFolder):
                 self._files.remove(self._at(f"{_RUNNING}/{run_id}.json"))
 
     def _remove_unpublished(self, run_id: str) -> None:
-        """Remove the files of a run from the address, unless the run is published."""
+        """Remove the files of a run from the remote output folder, unless the run is published."""
         if self._files.exists(self._at(f"runs/{run_id}/{MANIFEST}")):
             return
         for folder in (*(f"tables/{table}/{run_id}" for table in TABLES), f"state/{run_id}",
@@ -284,10 +289,11 @@ def open_output(
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
 ) -> Iterator[OutputFolder]:
-    """Open the output of a replay: a local folder, or a local work folder for an address.
+    """Open the output folder of a replay: a local folder, or remote storage such as
+    ``s3a://bucket/run``.
 
-    A Spark session is started if the output is at an address, or if Spark may write its tables. The
-    replay uses the same session.
+    For remote storage, the run writes to a local work folder, which is uploaded at the end. A Spark
+    session is started if it is needed for this, or to write the tables.
 
     Args:
         out: a folder, or an address such as ``s3a://bucket/run``.

@@ -238,7 +238,7 @@ def _publish_results(
         first_fields: the first fields of the summary.
         run: the settings of the run.
         stages: durations of the run's stages.
-        appender: has the last run's state, if this run continues it.
+        appender: state of the last run, if this run continues it; otherwise None.
     """
     found, state = build_summary(results), None
     if appender is not None:
@@ -346,8 +346,9 @@ def _run_header(
 
 
 def _write_run_row(run: ReplayRun, first_fields: dict[str, Any], summary: Summary) -> Receipt:
-    """Write the row of output table ``runs`` that describes this run, and return the file's
-    receipt.
+    """Write the row of output table ``runs`` that describes this run.
+
+    Return a receipt: the table, path, number of rows and size of the file that was written.
 
     Args:
         run: the settings of the run.
@@ -594,7 +595,7 @@ def _no_group(near: Sequence[str], when: str = "") -> str:
 
 
 def _add_tallies(decoded: LazyRows, results: JobResults) -> None:
-    """Add the record counts of all decoding tasks, and the files that they wrote, to the results.
+    """Add the results of all decoding tasks to those of the run: record counts and written files.
 
     ``decoded`` are the result rows of the job that decodes log records.
     """

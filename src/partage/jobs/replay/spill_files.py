@@ -205,7 +205,7 @@ class SpilledHistory:
     def from_json_fields(cls, value: dict[str, Any]) -> SpilledHistory:
         """Build a `SpilledHistory` from the dict of its fields, which was read from JSON.
 
-        Positions of stored results are added later.
+        The file positions of stored simulation results are added later.
         """
         chunks = tuple(SpilledChunk(*one) for one in value["chunks"])
         return cls(value["group"], SpilledChunk(*value["shared"]), chunks)
@@ -291,9 +291,10 @@ class SpillWriter:
             file.close()
 
     def continue_group(self, history: StoredHistory) -> None:
-        """Begin a consumer group whose first rebalances an earlier run has stored.
+        """Begin a consumer group whose first rebalances are in the files of an earlier run.
 
-        The stored rebalances are copied only if they are in very many small chunks.
+        These rebalances are read from the old files. They are copied only if they are in very many
+        small chunks.
         """
         places = [one._replace(path=str(self._out / one.path)) for one in history.chunks]
         if len(places) <= _MOST_CHUNKS + sum(one.rebalances for one in places) // _MOST_REBALANCES:
@@ -448,7 +449,7 @@ class RebalanceCollector:
 
     @property
     def pending_entries(self) -> int:
-        """Number of members and assigned partitions in the incomplete rebalances.
+        """Number of members and assigned partitions in the rebalances that are not complete yet.
 
         It shows how much memory these rebalances need.
         """

@@ -234,8 +234,9 @@ def remove_stale_state(out: Path, state: ReplayState | None) -> None:
 
 
 def discard_state(out: Path, run_id: str) -> None:
-    """Remove the stored rows and results of a run that will not be published.
+    """Remove the state files of a run that has failed.
 
+    A successful run keeps these files, so that the next run with ``--append`` can continue it.
     ``out`` is the output folder.
     """
     shutil.rmtree(out / _FOLDER / run_id, ignore_errors=True)

@@ -254,10 +254,10 @@ class RebalanceStore:
         self._writer.write_result(key, (astuple(verdict), cells))
 
     def list_places(self) -> list[StoredBlock]:
-        """Return the file positions of all stored results that the next run may need.
+        """Return the file positions of all stored simulation results that the next run may need.
 
-        An old block whose results were all used is kept. Otherwise its used results are copied to a
-        new block.
+        A block of old results is kept if all of them were used. Otherwise the used results are
+        copied to a new block.
         """
         kept = []
         for i, block in enumerate(self._blocks):
@@ -303,9 +303,9 @@ class BlockWriter:
             self._flush()
 
     def finish_group(self) -> list[StoredBlock]:
-        """Write the rest of the current consumer group's results, and return its blocks.
+        """Write the rest of the current consumer group's results, and return the positions of all.
 
-        A block says where some results are in the file.
+        A position (`StoredBlock`) is a range of bytes in the file, with the results' keys.
         """
         if self._pending:
             self._flush()
@@ -478,9 +478,9 @@ class PolicyStore:
         self._is_open = True
 
     def find_continuation(self) -> Continuation:
-        """Return the state from which the policy's simulation continues, and the rows before it.
+        """Return the newest valid checkpoint of the policy's simulation, with the rows before it.
 
-        It is the newest checkpoint that is still valid. Without one, the simulation begins anew.
+        The simulation continues there. Without a valid checkpoint, it begins anew.
         """
         positions = {len(self._chain) - 1 - behind for behind in _BEHIND}
         for i in reversed(range(len(self._stored.checkpoints))):
@@ -528,7 +528,7 @@ class PolicyStore:
     def list_places(self) -> StoredSimulation:
         """Return the file positions of the stored rows and checkpoints that the next run needs.
 
-        One checkpoint is kept for each of several distances from the end of the history.
+        Of the checkpoints, one is kept for each of several distances from the end of the history.
         """
         nearest = set()
         for behind in _BEHIND:
@@ -640,10 +640,11 @@ class GroupStore:
         return key
 
     def streams_key(self, capture_digest: str, until_ms: int) -> str:
-        """Return the key of a Streams application's stored rows, which changes with any of their
-        inputs.
+        """Return a digest of the inputs of a Streams application's simulation, a key of stored
+        results.
 
-        The key is a digest. `result_key` must have been called for the whole history.
+        Results with an equal key are reused. Call `result_key` for each of the group's rebalances
+        first, because their keys are part of the inputs.
 
         Args:
             capture_digest: digest of the sizes and settings in the capture.
@@ -654,7 +655,7 @@ class GroupStore:
         return blake2b(text.encode(), digest_size=16).hexdigest()
 
     def find_streams_rows(self, key: str) -> list[dict[str, Any]] | None:
-        """Return the stored rows of table ``streams_settings``; None if none has this key."""
+        """Return the rows of table ``streams_settings`` stored under a key; None without any."""
         block = self._stored_streams
         if block is None or block.keys != (key,):
             return None

@@ -353,10 +353,10 @@ class CaptureLog:
                 yield one.path, number, ranges
 
     def forget_transactions(self, before_position: Position) -> None:
-        """Forget the transactions that ended before a log position, to free memory.
+        """Remove transactions that ended before a log position from the index, to free memory.
 
-        Spark calls it through its source when it has processed the log up to ``before_position``.
-        Later micro-batches do not read that part again.
+        It is called when Spark has processed the log up to ``before_position``, because Spark does
+        not read that part again.
         """
         for p, rows in self._transactional.items():
             at = before_position.offsets.get(p, 0)

@@ -294,9 +294,10 @@ def _compact(values: object) -> str:
 
 
 def decoded_changes(decoded: pa.RecordBatch) -> TableRows:
-    """Convert decoded log records to rows of the output table ``decoded``.
+    """Convert decoded records of ``__consumer_offsets`` to rows of the output table ``decoded``.
 
-    A replay of the stream's folder starts from this table instead of the log.
+    `partage replay` can read this table in the output folder of `partage watch`, and then need not
+    decode the log again.
     """
     import pyarrow as pa
 
@@ -382,9 +383,10 @@ def _select_changed_open_rows(
 
 
 class _CollectedRows:
-    """Writer that keeps rows of output tables in memory, as `RowWriter` defines it.
+    """Writer that collects the rows of output tables of one consumer group in memory.
 
-    The writer of a replay writes them to files instead.
+    It has the methods of `RowWriter`. The corresponding writer of `partage replay` writes rows to
+    files.
     """
 
     def __init__(self) -> None:
@@ -478,11 +480,11 @@ class _StreamedRows(GroupRows):
         ]
 
     def provisional_rows(self) -> list[TableRows]:
-        """End the group's history at its last record, and return rows that later records may
+        """End the group's history at its last record, and return the rows that later records may
         change.
 
-        These are, for example, the current owners of partitions. The object cannot be used
-        afterwards.
+        For example, the row of a partition's current owner changes when the partition is revoked.
+        The object cannot be used afterwards.
         """
         self.finish_group()
         return self.take_rows(final=False)

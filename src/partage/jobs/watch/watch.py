@@ -293,7 +293,7 @@ def _expect_protobuf() -> None:
 
 
 class _Piece(InputPartition):
-    """Input of one Spark task of a stream (Spark's `InputPartition`)."""
+    """Range of log records that one Spark task of a stream reads (Spark's `InputPartition`)."""
 
     def __init__(self, piece: LogPiece) -> None:
         self.piece = piece
@@ -463,12 +463,12 @@ def _content(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _StoredState(NamedTuple):
-    """State of a consumer group in Spark's state store, without its history.
+    """State of a consumer group that Spark stores between micro-batches, without its history.
 
     Attributes:
         digests, commits: as in `StoredGroup`.
         metadata_bytes: size of the part of ``cluster.jsonl`` used for the last micro-batch.
-        moves: coordinator moves of the log partition as text.
+        moves: changes of the group's coordinator broker, as JSON text of `serialize_moves`.
         timer_ms: time at which the state of a deleted group is removed; None if the group exists.
     """
 
@@ -679,7 +679,7 @@ def _clusters_until(path: str, size: int) -> ClusterHistory:
 
 @dataclass
 class _Publisher:
-    """Writer that publishes the tables of each micro-batch, and reports progress."""
+    """Writer of the Spark query: it publishes the output tables of each micro-batch."""
 
     folder: StreamFolder
     lake: StreamLakeTables | None
