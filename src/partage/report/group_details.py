@@ -153,7 +153,7 @@ class _Limits(NamedTuple):
 
 
 class _Tables(NamedTuple):
-    """Tables of a run, with the rows of some consumer groups.
+    """Tables of a run that the page's sections show, with the rows of some consumer groups only.
 
     Attributes:
         rebalances: table ``rebalances`` with the recorded costs.
@@ -169,7 +169,7 @@ class _Tables(NamedTuple):
 
 
 class _Listed(NamedTuple):
-    """The rebalances of a consumer group that the report page lists; not all if there are many.
+    """The rebalances of a consumer group that the report page lists; many are not listed.
 
     Attributes:
         chosen: their positions among all rebalances of the group.
@@ -183,7 +183,7 @@ class _Listed(NamedTuple):
 
 
 def _batches(folder: PublishedRun, groups: Sequence[GroupFigures]) -> Iterator[Part | None]:
-    """Yield batches of consumer groups whose tables fit in memory; one None if all groups fit."""
+    """Yield sets of consumer groups whose tables fit in memory together; None if all groups fit."""
     tables = [
         name for name in ("rebalances", "ownership", "unread", "members", "replays")
         if name in folder.tables
@@ -271,7 +271,10 @@ def _group_details(
 def _worst_entries(
     listed: _Listed, simulated: Mapping[tuple[Any, ...], Mapping[str, Any]], unit: TimeUnit
 ) -> list[dict[str, Any]]:
-    """Return the listed rebalances with the most downtime, with the cheapest policies for each."""
+    """Return the listed rebalances with the most downtime, with the policies that have the least.
+
+    A policy is a protocol with a strategy. Its downtime is simulated.
+    """
     return [
         {"step": i,
          "cheapest": columns_of(_list_cheapest(simulated.get(_key(listed.rows[i]), {}), unit))}
@@ -458,8 +461,7 @@ def _worst_of_periods(
 def _marks(
     rebalances: pa.Table, listed: Sequence[int], max_listed: int
 ) -> Iterator[dict[str, int]]:
-    """Yield the marks of a timeline that lists only some of a group's rebalances, one for each
-    period.
+    """Yield the marks on a timeline: one per period, because not all rebalances are listed.
 
     A mark has the time of the period's worst rebalance, its position in the list, and the number of
     rebalances in the period.
@@ -656,7 +658,7 @@ def _list_cheapest(
 
 
 def _storm_columns(rebalances: pa.Table, unit: TimeUnit) -> dict[str, Any]:
-    """Return the rebalance storms of a group with the most downtime, and the number of all
+    """Return a group's rebalance storms with the most downtime, and the number of all its
     storms.
     """
     from pyarrow import compute as pc

@@ -352,9 +352,8 @@ def _when(ms: int | None) -> str:
 
 
 def _bar_percent(part: float, whole: float) -> float:
-    """Return the length of a bar in a chart, in percent of the longest bar.
+    """Return the length of a bar in a chart as a percentage of the longest bar (0 to 100).
 
-    ``part`` is the bar's value, ``whole`` the value of the longest bar. The result is limited to 0
-    to 100.
+    ``part`` is the bar's value, ``whole`` the value of the longest bar.
     """
     return round(min(max(100 * part / whole, 0), 100), 2) if whole else 0

@@ -209,10 +209,10 @@ def _rebalances(folder: PublishedRun) -> pa.Table:
 
 
 def _with_episodes(rebalances: pa.Table) -> pa.Table:
-    """Add the kind of cause and the episode number of each rebalance to a table of rebalances.
+    """Add two columns to a table of rebalances: the kind of cause, and the number of the episode.
 
     An episode is a rebalance with its follow-ups, or a whole rebalance storm (rebalances in quick
-    succession). Rebalances of one episode are not independent of each other.
+    succession). Statistics treat episodes as independent of each other, but not their rebalances.
     """
     import pyarrow as pa
     from pyarrow import compute as pc

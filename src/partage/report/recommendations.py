@@ -142,10 +142,10 @@ class Recommendation:
         return self.gain_in(None)
 
     def gain_in(self, unit: TimeUnit | None) -> str:
-        """Return the expected gain as text in the given unit of time, or in a suitable unit for
-        None.
+        """Return the expected gain as text in a unit of time, such as partition-hours.
 
-        All cells of a table column have the same unit.
+        All cells of a table column have the same unit. If ``unit`` is None, the unit suits the
+        gain.
         """
         if self.advice.saves is not None:
             return format_estimate(self.advice.saves, short=True, unit=unit)
@@ -230,7 +230,8 @@ def _recorded_downtime(group: GroupFigures) -> float:
 def _sort_key(group: GroupFigures, recommendation: Recommendation) -> tuple[int, float]:
     """Return a sort key that puts the most useful of a group's recommendations first.
 
-    A small gain that was not simulated comes after the advice about the group's main cause.
+    A recommendation with a small gain that was not simulated comes after the one about the main
+    cause of the group's rebalances.
     """
     if recommendation.advice.saves:
         return 0, -recommendation.gain_ps
@@ -344,9 +345,9 @@ _CAPTURE_AFTER, _RUN_AFTER = "capture-after", "run-after"
 
 
 def with_command(verify: str, run: RunFigures, group: GroupFigures) -> str:
-    """Add the command that compares two runs to a text on how to verify a recommended change.
+    """Fill in the command that compares two runs, in a text on how to verify a recommended change.
 
-    ``verify`` is that text. The command names the output folder of ``run``.
+    ``verify`` is the text with a placeholder. The command names the output folder of ``run``.
     """
     command = f"{_diff_command(run)} --group {quote(group.name)}"
     return verify.replace(f"run {_DIFF}", f"run in the output folder: {command}")

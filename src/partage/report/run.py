@@ -208,10 +208,11 @@ class Traits:
 
 
 def _known_downtime(recorded: PolicyFigures, *, covered: bool) -> FigureRange | None:
-    """Return the bounds of a group's recorded downtime; None if they are unknown.
+    """Return the bounds of a group's recorded downtime (partition-seconds); None if they are
+    unknown.
 
-    A downtime of zero counts as unknown if the log lacks many of the group's rebalances, which
-    ``covered=False`` says.
+    If ``covered`` is False, the log lacks many of the group's rebalances. A downtime of zero is
+    then unknown.
     """
     # A downtime of zero is unknown if the log has only few of the rebalances (``covered`` is
     # false).
@@ -319,14 +320,15 @@ class GroupFigures:
 
     @property
     def under_settings(self) -> bool:
-        """Return whether the group is a Streams application that was simulated under other
-        settings.
+        """Return whether this group is a Kafka Streams application that was simulated.
+
+        Such a simulation shows its outages under other settings, such as another task assignor.
         """
         return any(one.simulated for one in self.streams)
 
     @cached_property
     def recorded_figures(self) -> PolicyFigures:
-        """Metrics of the recorded assignments of the group.
+        """Metrics of the group's recorded assignments, with which simulated ones are compared.
 
         Those of simulated policies are compared with them.
         """
@@ -521,7 +523,7 @@ class RunFigures:
 
     @property
     def in_log(self) -> int:
-        """Number of rebalances in the log; compaction may have removed others."""
+        """Number of rebalances that the log contains; compaction may have removed further ones."""
         return int(self.summary.get("coverage", {}).get("rebalances", 0))
 
     @property

@@ -96,8 +96,8 @@ def _name(cell: Mapping[str, Any]) -> str:
 def _build_timeline(cell: Mapping[str, Any], seconds: float) -> dict[str, Any]:
     """Return the data of a timeline that shows which client ran each task of a Streams application.
 
-    ``cell`` is the result of one simulation. Positions are percentages of the simulated time
-    ``seconds``.
+    ``cell`` is the result of the simulation under one combination of settings. Positions are
+    percentages of the simulated time ``seconds``.
     """
     unavailable = cell["measures"]["unavailable_seconds"]
     rows: dict[tuple[str, str], list[dict[str, Any]]] = {}

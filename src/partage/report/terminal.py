@@ -313,9 +313,9 @@ def _format_application(card: StreamsCard) -> Iterator[RenderableType]:
 
 
 class _PolicyTable:
-    """Rich table of policies that leaves out its last columns on a narrow terminal.
+    """Rich table that compares policies; on a narrow terminal it leaves out its last columns.
 
-    Rich would cut figures, or hide the policies' names. A line below the table names the columns
+    Rich would cut numbers, or hide the policies' names. A line below the table names the columns
     that are left out.
     """
 

@@ -117,10 +117,11 @@ class UnreadTimes:
     def rows_without_consumer(
         self, length_ms: _Ints, excluded_ms: _Ints | None = None
     ) -> tuple[_Ints, _Ints, _Ints]:
-        """Return the last part of each interval without a consumer, as rows, starts and ends (ms).
+        """Return when partitions had no consumer, as arrays: partition index, start and end (ms).
 
-        For example, a length of 500 returns the last 500 ms before the partition's next owner. A
-        part is split in two around a time in which no member existed or subscribed.
+        Only the last part of each interval is returned. For example, a length of 500 returns the
+        last 500 ms before the partition's next owner. A part is split in two around a time in which
+        no member existed or subscribed.
 
         Args:
             length_ms: length of each part, one per interval.
@@ -137,10 +138,11 @@ class UnreadTimes:
         return row[kept], start[kept], stop[kept]
 
     def _start_of_time_without_consumer(self, length_ms: _Ints) -> _Ints:
-        """Return the times (ms) at which the last ``length_ms`` ms of each unread period begin.
+        """Return the start times (ms) of the last ``length_ms`` ms without a consumer, one per
+        interval.
 
-        Times in which no member existed or subscribed (`apart_start` to `apart_end`) are skipped,
-        because they do not count as unread.
+        For example, the last 200 ms of an interval that ends at 900 ms start at 700 ms. Times in
+        which no member existed or subscribed do not count, so that the start may be earlier.
         """
         after = self.until - self.apart_end
         return np.where(
@@ -149,10 +151,10 @@ class UnreadTimes:
 
 
 class _Spans(NamedTuple):
-    """Ownership intervals of a timeline, as equally long arrays.
+    """Time intervals in which members owned the partitions of timeline rows, as parallel arrays.
 
-    Each has a timeline row, an owner, a start and an end. Times are in ms since the start of the
-    timeline.
+    An interval has a timeline row, an owner, a start and an end (ms since the start of the
+    timeline).
     """
 
     row: _Ints
@@ -254,7 +256,7 @@ def _row_count(partitions: int, budget: int) -> int:
 
 
 def _has_overlaps(partition: _Ints, start: _Ints, end: _Ints) -> bool:
-    """Return whether a partition has two owners at the same time, as share groups allow.
+    """Return whether any partition has two owners at the same time, as share groups allow.
 
     The arguments are arrays with one element per ownership interval.
     """
@@ -407,7 +409,7 @@ def _largest_unread_share(start: _Ints, end: _Ints, span: int, size: int) -> dic
 
 
 def _steps(percent: NDArray[np.float64], span: int) -> dict[str, list[Any]]:
-    """Convert the values of equally long bins to a step function: its times (ms) and values
+    """Convert values of equally long time bins to a step function: times (ms) and values
     (percent).
     """
     changes = np.flatnonzero(np.append([True], percent[1:] != percent[:-1]))
@@ -543,10 +545,10 @@ def _to_ints(column: Any) -> _Ints:
 
 
 def _pair_numbers(table: pa.Table, topics: Sequence[str]) -> tuple[_Ints, int]:
-    """Return a number for the (topic, partition) of each row, and the factor in it.
+    """Encode each row's topic and partition as an integer; return the integers and a factor.
 
-    The number is the index of the topic in ``topics`` times the factor, plus the partition, so
-    numbers sort like the pairs. It is negative if the topic is not in ``topics``.
+    The integer is the index of the topic in ``topics`` times the factor, plus the partition, so
+    integers sort like the pairs. It is negative if the topic is not in ``topics``.
     """
     import pyarrow as pa
     from pyarrow import compute as pc
@@ -588,7 +590,7 @@ def to_unread_times(table: pa.Table, owned: OwnedIntervals) -> UnreadTimes:
 
 
 def merge_owners(owned: OwnedIntervals, labels: Mapping[str, str]) -> OwnedIntervals:
-    """Return the intervals with one owner for all members of one client id and host.
+    """Combine all members that have the same client id and host into one owner of a timeline.
 
     A dynamic member gets a new member id with each restart, so that a long history has many more
     member ids than clients. ``labels`` maps a member to its label.
@@ -645,15 +647,17 @@ def count_partition_changes(
 
 
 class _OwnerTimes(NamedTuple):
-    """Times at which members began, or ended, to own a partition, as arrays of equal length."""
+    """Members and the times at which they got, or lost, a partition, as two parallel arrays."""
 
     owner: _Ints
     time: _Ints
 
 
 def _pairs_within(events: _OwnerTimes, begin: _Ints, end: _Ints, owners: int) -> _Ints:
-    """Number the events that are within one of some time periods: period times ``owners``, plus
-    owner.
+    """Find which members gained or lost a partition in which time period, as encoded pairs.
+
+    The pair of period p and owner o is the number p times ``owners``, plus o. There is one pair per
+    event; events outside the periods are left out.
 
     Args:
         events: times at which owners gained or lost a partition.
@@ -667,9 +671,9 @@ def _pairs_within(events: _OwnerTimes, begin: _Ints, end: _Ints, owners: int) ->
 
 
 def _count_before(events: _OwnerTimes, owner: _Ints, time: _Ints) -> _Ints:
-    """Count the events of an owner before a time, for arrays of owners and times.
+    """Count how often a member got (or lost) a partition before a time, for many members and times.
 
-    The result has one number for each pair of an owner and a time.
+    Result i is the number of ``events`` of the member ``owner[i]`` before ``time[i]``.
     """
     known, rank = np.unique(np.concatenate([events.time, time]), return_inverse=True)
     size = len(events.time)

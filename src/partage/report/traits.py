@@ -322,8 +322,8 @@ def _count_static_members(members: pa.Table, rebalances: pa.Table) -> dict[str, 
 def _has_copartitioned_topics(ownership: pa.Table) -> dict[str, bool]:
     """Return for each consumer group whether two of its topics have equal partition counts.
 
-    An application can only join such topics. ``ownership`` is a table with the group, topic and
-    partition of each ownership.
+    An application can join two topics only if their counts are equal. ``ownership`` is a table with
+    the group, topic and partition of each ownership.
     """
     # An application can only join such topics.
     sizes = ownership.group_by(["group", "topic"]).aggregate([("partition", "max")])
@@ -360,9 +360,9 @@ def _count_storms(rebalances: pa.Table) -> dict[str, dict[int, tuple[int, str]]]
 
 
 class Snapshot(NamedTuple):
-    """The members of a group after one of its rebalances.
+    """The members of a group after one of its rebalances, counted by instance id or client.
 
-    Successive snapshots show which evicted members rejoined.
+    A comparison of consecutive snapshots shows which evicted members rejoined.
 
     Attributes:
         time_ms: time of the rebalance.
@@ -437,10 +437,10 @@ def _silences_by_group(
 
 
 def _near_evictions(rebalances: pa.Table, session_ms: int) -> pa.Array:
-    """Select the rebalances around evictions, whose members show who rejoined, as a mask.
+    """Return a mask that selects the rebalances before, at and after the eviction of a member.
 
-    They are the evictions, the rebalance before each, and those after it in which an evicted member
-    may have rejoined. The members of all rebalances of a long history would not fit in memory.
+    The members of these rebalances show who rejoined. Those of all rebalances of a long history
+    would not fit in memory.
 
     Args:
         rebalances: rows of table ``rebalances``, in log order.

@@ -156,10 +156,9 @@ def _downtime_size(metrics: PolicyFigures) -> float | None:
 def _metric_cell(
     metric: Metric, metrics: PolicyFigures, gain: Estimate | None, unit: TimeUnit
 ) -> Cell:
-    """Return one cell of the report's table that compares policies: a text, and a number to sort
-    by.
+    """Return the cell of one metric in the table that compares policies: a text, and a sort value.
 
-    A policy is a protocol with an assignment strategy, and each column shows a metric.
+    A policy is a protocol with an assignment strategy.
 
     Args:
         metric: the metric of the column, such as moved partitions.
@@ -301,10 +300,10 @@ def cause_list(
 
 
 def _rest_of_causes(rows: Sequence[CauseRow], max_rows: int | None) -> str:
-    """Return a sentence about the causes that have no row of their own, with all rebalances
-    counted.
+    """Return a sentence about the less important rebalance causes, which have no row of their own.
 
-    It is empty if all causes have one. ``max_rows`` is the number of causes with a row.
+    It also has the number of all rebalances. It is empty if each cause has a row. ``max_rows`` is
+    the number of causes with a row.
     """
     rest = rows[len(rows) if max_rows is None else max_rows :]
     if not rest:
@@ -419,7 +418,10 @@ def group_row(group: GroupFigures, unit: TimeUnit | None = None) -> GroupRow:
 
 
 def _worst_times(cause: CauseShare | None, unit: TimeUnit | None) -> str:
-    """Return a sentence on when a cause led to the most downtime; empty if unknown."""
+    """Return a sentence with the times of the rebalances by which a cause led to the most downtime.
+
+    The sentence is empty if they are unknown.
+    """
     if cause is None or not cause.worst:
         return ""
     times, day = [], ""
@@ -451,10 +453,10 @@ def _cause_share(group: GroupFigures, cause: CauseShare | None) -> str:
 
 
 def _present_values(group: GroupFigures, first: Recommendation | None) -> str:
-    """Return a text with the settings that a recommendation changes: present and new values.
+    """Return a text with present and new values of the settings that a recommendation changes.
 
-    ``first`` is the group's first recommendation; if it is None, the group's main settings are
-    shown. New values are followed by where they belong, such as "consumer properties".
+    An example is ``session.timeout.ms: 6000 → 20000 (consumer properties)``. ``first`` is the
+    group's first recommendation; if it is None, the group's main settings are shown.
     """
     some = first.now if first is not None and first.now else present_settings(group)[1:3]
     changed = [one for one in some if one.new and one.new != one.now]
@@ -476,9 +478,10 @@ _LEAST_GAIN = 0.05
 
 @dataclass(frozen=True, slots=True)
 class StreamsCard:
-    """Display data of a Kafka Streams application that was simulated under other settings.
+    """Display data of one simulated Kafka Streams application, for the HTML page and the terminal.
 
-    It has a table of the settings and their outages, and a sentence about the best settings.
+    It has a table of settings with their outages (times in which a task has no owner with all its
+    state), and a sentence about the best settings.
 
     Attributes:
         group: the group's metrics.
@@ -494,9 +497,11 @@ class StreamsCard:
 
 
 def streams_card(group: GroupFigures) -> StreamsCard:
-    """Build the display data of a Kafka Streams application: a table of settings and their outages.
+    """Build the display data of a simulated Kafka Streams application: a table of settings and
+    outages.
 
-    A sentence names the settings with the shortest outages.
+    An outage is a time in which a task has no owner with all its state. A sentence names the
+    settings with the shortest outages.
     """
     first = group.streams[0]
     seconds = ((first.to_ms or 0) - (first.from_ms or 0)) / 1_000
@@ -511,9 +516,10 @@ def streams_card(group: GroupFigures) -> StreamsCard:
 
 
 def _streams_label(group: GroupFigures, outcome: StreamsOutcome) -> str:
-    """Return a label for one combination of Kafka Streams settings.
+    """Return the row label for one simulated combination of Kafka Streams settings.
 
-    It is ``present settings``, or else the differences from them. ``outcome`` is the result.
+    Examples are ``present settings`` and ``group.protocol=streams``: the label names what differs
+    from the present settings. ``outcome`` is the simulation's result.
     """
     if not outcome.simulated:
         return "as recorded (without restoring)"
@@ -628,7 +634,9 @@ def group_data(run: RunFigures, group: GroupFigures, details: Mapping[str, Any])
 def _recommendation_data(
     run: RunFigures, group: GroupFigures, recommendation: Recommendation
 ) -> dict[str, Any]:
-    """Convert a recommendation for a group to a dict of texts, which the page's script displays."""
+    """Convert a recommended change of a group to a dict of texts, which the page's script
+    displays.
+    """
     advice = recommendation.advice
     return {
         "title": advice.title,
