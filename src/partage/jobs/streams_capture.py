@@ -100,7 +100,7 @@ _RATE_NOTE = "The restore rate is not in the capture: each client restores 50 MB
 
 
 class _Record(NamedTuple):
-    """Decoded record of a Kafka Streams group, with its log offset and time."""
+    """Decoded log record of a Kafka Streams group, with its offset and time."""
 
     offset: int
     time_ms: int
@@ -230,7 +230,7 @@ def _decode_group_record(key: bytes, value: bytes | None, group: str) -> Decoded
 
 @dataclass
 class _StreamsMembers:
-    """Members of a streams group (KIP-1071) and their task assignments at one time."""
+    """Members of a streams group (KIP-1071) at one time, with the tasks that they were assigned."""
 
     at_ms: int
     members: dict[str, Mapping[str, Any]]
@@ -375,7 +375,7 @@ def broker_settings(folder: Path) -> dict[str, str]:
 
 
 class ClassicGeneration(NamedTuple):
-    """Generation of a classic Kafka Streams group, with its members' decoded user data."""
+    """Generation of a classic Kafka Streams group: its members with decoded user data."""
 
     at_ms: int
     state: ClassicState

@@ -308,7 +308,8 @@ def _count_and_search(
 
 @dataclass(frozen=True)
 class _RecordLimit:
-    """Upper limit on the number of records in one partition.
+    """Upper limit on the records of one partition, which the search for a partition count must
+    meet.
 
     It applies to all records with a key, or only to the records of one hour.
 

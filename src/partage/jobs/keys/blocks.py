@@ -44,7 +44,8 @@ _NAMES = [column.split()[0] for column in ROWS_DDL.split(", ")]
 
 
 class RowKind(IntEnum):
-    """Kinds of rows that workers of `partage keys` return, such as key counts and partition loads.
+    """Kinds of result rows that workers of `partage keys` send, such as key counts and partition
+    loads.
 
     All rows have the same columns. What a column means depends on the kind of the row.
     """

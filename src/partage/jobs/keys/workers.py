@@ -171,7 +171,7 @@ class LocalKeyJob:
 
 
 class _PartQueue:
-    """Thread-safe queue of the parts of the input (row groups or files) that are not read yet.
+    """Thread-safe queue of the parts of the input (row groups or files) that are still to be read.
 
     Each worker thread takes the next part when it has finished one.
     """
@@ -423,7 +423,8 @@ def count_part(
 ) -> Iterator[pa.RecordBatch]:
     """Read a part of the input (row group or file), and count its records by key.
 
-    When the counter reaches its memory limit, packed keys are yielded.
+    The counts stay in ``counter``. Only when its memory is full are they yielded, as packed rows
+    for other workers.
 
     Args:
         counter: the worker's counts.
@@ -558,8 +559,8 @@ class KeyCounter:
         self._count_keys(distinct, records=times.astype(np.int64), size=size)
 
     def _filter_by_time(self, batch: pa.RecordBatch, time_column: str) -> pa.RecordBatch:
-        """Return the records of the only hour that is counted; all records if every hour is
-        counted.
+        """Return the records of the one hour that the run counts, or all records if it counts all
+        hours.
 
         The first and last record time are updated too. ``time_column`` is the column with the
         times.

@@ -159,9 +159,9 @@ class Appender:
         return cls(run, capture, past, "")
 
     def without_last_run(self, reason: str) -> Appender:
-        """Create an `Appender` that reads all records, because the last run cannot be continued.
+        """Return a copy of this `Appender` that reads all records and ignores the last run.
 
-        ``reason`` is shown to the user.
+        It is used if the last run cannot be continued. ``reason`` is shown to the user.
         """
         return Appender(self._run, self._whole, None, reason)
 
@@ -459,7 +459,7 @@ class Appender:
         )  # fmt: skip
 
     def _file_states(self) -> dict[str, dict[str, Any]]:
-        """Return the size, time and record digests of each input file, as a dict by path."""
+        """Describe each input file by its size, time and record digests, as a dict by path."""
         found = {}
         read = {
             _relative_path(self._whole, path): kinds for path, kinds in self._read.files.items()
@@ -510,9 +510,10 @@ def _relative_path(capture: Capture, path: str) -> str:
 
 
 def _describe_input_files(capture: Capture) -> dict[str, dict[str, Any]]:
-    """Return the rows, size, modification time and footer digest of each file of a capture.
+    """Describe each file of a capture by its rows, size, modification time and footer digest.
 
-    The result is a dict by path relative to the capture.
+    A later run compares them to find changed files. The result is a dict by path relative to the
+    capture.
     """
     found: dict[str, dict[str, Any]] = {}
     for one in capture.slices:
@@ -606,7 +607,7 @@ class _GroupContext:
         return self._digest((self._everywhere, metadata.hex()), record_ranges, until_ms)
 
     def _digest(self, metadata: object, record_ranges: Mapping[str, Any], until_ms: int) -> str:
-        """Return a digest of metadata, coordinator moves and wrong clocks that affect a group.
+        """Return a digest of the metadata, coordinator moves and clock errors that affect a group.
 
         It covers the group's log partitions, up to the time ``until_ms``.
         """
@@ -631,7 +632,7 @@ class _GroupContext:
 
 
 def _distinct_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the distinct pairs of group and log partition in one Spark task's rows."""
+    """Yield each pair of group and log partition that occurs in one Spark task's rows, once."""
     import pyarrow as pa
 
     found: set[tuple[str, int]] = set()

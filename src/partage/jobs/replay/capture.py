@@ -304,10 +304,9 @@ def _states(folder: Path | None) -> tuple[Mapping[str, Any], ...]:
 
 
 def _capture_warnings(folder: Path) -> tuple[str, ...]:
-    """Return warnings for the user about a capture, as texts.
+    """Return the warnings in a capture's manifest, as texts for the user.
 
-    They come from its manifest. Another one says that the last line of ``cluster.jsonl`` is
-    incomplete.
+    Another warning says that the last line of ``cluster.jsonl`` is incomplete.
     """
     path = _find_file(folder, MANIFEST)
     manifest = None if path is None else CaptureManifest.load_manifest(path.parent)
@@ -424,7 +423,7 @@ def read_context(folder: Path | str) -> LogContext:
 
 
 def context_of(capture: Capture) -> LogContext:
-    """Return the broker's settings and the coordinator moves for the input of a replay.
+    """Return the broker's settings and the coordinator moves that belong to a replay's input.
 
     For a running cluster, these are its present settings, and no moves are known.
 

@@ -119,7 +119,7 @@ _COMPILED_FROM = 1_000_000
 
 
 def worth_compiling(records: int, parallelism: int) -> bool:
-    """Return whether loading compiled (Numba) kernels saves time for this number of records.
+    """Return whether compiled (Numba) functions would save time for this number of records.
 
     Loading takes about a second in each of the ``parallelism`` workers that share the records.
     """
@@ -254,10 +254,10 @@ def decode_table(
 def _open_commits(
     columns: LogColumns, commits: OffsetCommits, effects: RecordOutcomes
 ) -> list[dict[str, Any]]:
-    """Return the offset commits of open transactions as undecoded rows, for a later run.
+    """Return the offset commits whose transactions have not ended yet, as undecoded rows.
 
-    ``columns`` are the undecoded records, ``commits`` the commits among them. ``effects`` says
-    which transactions are open.
+    A later run decodes them again. ``columns`` are the undecoded records, ``commits`` the commits
+    among them. ``effects`` says which transactions are open.
     """
     is_open = effects.outcome[commits.row] == TransactionOutcome.OPEN
     return [
@@ -327,7 +327,7 @@ def _infer_topic_ids(commits: OffsetCommits) -> dict[str, str]:
 
 
 def _find_highest_partitions(runs: Runs, pairs: list[tuple[str, str]]) -> dict[str, int]:
-    """Return the highest valid partition number of each topic that occurs in offset commits."""
+    """Return the highest partition number of each topic in offset commits, as a dict."""
     real = (runs.commits > 0) & (runs.partition >= 0) & (runs.partition < MOST_PARTITIONS)
     highest = np.full(len(pairs), -1, np.int64)
     np.maximum.at(highest, runs.pair[real], runs.partition[real])
@@ -405,7 +405,7 @@ def _select_effective_commits(
 
 
 def _split_at_clock_jumps(commits: Commits, tally: RecordTally) -> Commits:
-    """Renumber offset commits so that times before and after a clock jump are not merged later.
+    """Give offset commits different stretch numbers before and after a jump of a broker's clock.
 
     Later, only commits with the same stretch number are merged. ``tally`` has the jumps.
     """
@@ -424,7 +424,7 @@ def _split_at_clock_jumps(commits: Commits, tally: RecordTally) -> Commits:
 
 
 def _slice_if_all(rows: NDArray[np.int64], count: int) -> NDArray[np.int64] | slice:
-    """Return ascending row indices as a slice, which avoids a copy, if they select all rows."""
+    """Convert row indices to a slice, which avoids a copy, if they select all ``count`` rows."""
     return slice(None) if len(rows) == count else rows
 
 
@@ -436,7 +436,7 @@ def _number_stretches(
     *,
     gaps: bool,
 ) -> NDArray[np.int64] | None:
-    """Number the stretches of offset commits between two successive group records of their group.
+    """Number the offset commits of a group by the group records between which they are in the log.
 
     Return each commit's number (int64[n]); None if all are equal. ``commits`` has each commit's
     index into ``pairs``, log partition and offset. ``records`` are the group records.
@@ -633,7 +633,7 @@ class _GroupRecordDecoder:
 
 @dataclass(frozen=True)
 class CommitsTable:
-    """Settings of the optional output table ``commits``, with a row for each effective commit."""
+    """Settings of the optional output table ``commits``, which lists effective offset commits."""
 
     out: str
     run_id: str
@@ -658,7 +658,7 @@ class CommitsWriter:
     ) -> None:
         """Write offset commits that took effect to the output table ``commits``.
 
-        ``indices`` are the positions of the written commits among all ``decoded`` ones.
+        ``indices`` are the positions of these commits among all ``decoded`` commits.
         """
         import pyarrow as pa
 
@@ -690,7 +690,7 @@ class CommitsWriter:
 
 
 def _negative_to_null(numbers: NDArray[np.signedinteger[Any]]) -> Any:
-    """Convert numbers to an Arrow array in which negative numbers are null."""
+    """Convert integers to an Arrow array in which negative ones, such as -1, are null."""
     import pyarrow as pa
 
     return pa.array(numbers, mask=numbers < 0)

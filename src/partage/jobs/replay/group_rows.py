@@ -109,9 +109,7 @@ def read_group_inputs(
 
 
 def _correct_records(rows: pa.RecordBatch, clocks: ClockCorrections) -> pa.RecordBatch:
-    """Correct the timestamps that brokers with a wrong clock gave group records; return the
-    rows.
-    """
+    """Correct the timestamps of group records where a broker's clock was wrong; return the rows."""
     import pyarrow as pa
 
     at = rows.schema.get_field_index("timestamp_ms")
@@ -125,7 +123,7 @@ def _correct_records(rows: pa.RecordBatch, clocks: ClockCorrections) -> pa.Recor
 
 
 def _correct_runs(runs: RunColumns, clocks: ClockCorrections) -> None:
-    """Correct the timestamps that brokers with a wrong clock gave offset commits, in place."""
+    """Correct the timestamps of offset commits in place, where a broker's clock was wrong."""
     # A corrected summary begins and ends at the same time.
     names = ("first_ms", "last_ms", "minute_ms", "gap", "advanced_ms")
     first, last, minute, gap, advanced = (runs.table[RUN.index(name)] for name in names)
@@ -390,7 +388,7 @@ class RebalanceRows:
             self._pauses.setdefault(key, []).append(pause)
 
     def finish_rows(self) -> Iterator[dict[str, Any]]:
-        """Complete and yield the remaining rows at the end of the log."""
+        """Complete the rows that still wait for later records, and yield them."""
         self._pending.extend(self._storms.finish_storms())
         while self._pending:
             yield self._complete()
@@ -497,7 +495,7 @@ class GroupRows:
         }  # fmt: skip
 
     def resume_commits(self, values: Mapping[str, Any]) -> None:
-        """Restore only the part of the group's state that `commit_values` returned."""
+        """Restore only the part of the state that offset commits change, see `commit_values`."""
         self._history.resume_commits(values["history"])
         series, minutes = values["minutes"]
         numbers = np.array(minutes, np.int64).tobytes()
@@ -539,12 +537,12 @@ class GroupRows:
         return summary
 
     def finish_minutes(self) -> None:
-        """Write the offset-commit counts of incomplete minutes to table ``commit_rates``."""
+        """Write the commit counts of the last, incomplete minutes to table ``commit_rates``."""
         self._write_commits(self._folding.finish_minutes())
 
     @property
     def record_ranges(self) -> dict[str, Any]:
-        """Log partitions of the group's records, and the records' first and last time (ms)."""
+        """Log partitions of the group's records, and their first and last time (ms), as a dict."""
         totals = self._totals
         return {"ms": totals.seen_ms, "log_partitions": sorted(totals.log_partitions)}
 
@@ -558,7 +556,7 @@ class GroupRows:
         self._writers.write_row(table, {"group": self.name, **row})
 
     def _process_commits(self, runs: RunColumns, records: Iterator[GroupRecord]) -> None:
-        """Process a group's offset commits and group records, merged in log order."""
+        """Process the group's offset commits and its group records together, in log order."""
         self._totals.set_first_position(LogPosition(*runs.positions[:, 0].tolist()))
         for log_partition in np.unique(runs.positions[0]).tolist():
             mine = runs.positions[0] == log_partition
@@ -613,7 +611,7 @@ class GroupRows:
             self._write_item(item)
 
     def _write_item(self, item: HistoryItem) -> None:
-        """Write a generation, event or pause of the group's history to the output tables."""
+        """Write one generation, event or pause of the group's history to the output tables."""
         if isinstance(item, Pause):
             item = self._without_wrong_times(item)
             if self._collector is not None:

@@ -66,7 +66,8 @@ _ORDER = (
 
 @dataclass(frozen=True)
 class HistoryStore:
-    """Stored group histories that this run continues, and the folder for the histories it stores.
+    """Histories of consumer groups that the last run has stored, and the folder for those of this
+    run.
 
     A run with ``--append`` continues a stored history instead of reading all old records again.
 
@@ -147,7 +148,7 @@ class HistoriesJob:
     def _continue_idle_groups(
         self, names: Sequence[str], numbers: Iterable[pa.RecordBatch]
     ) -> Iterator[pa.RecordBatch]:
-        """Continue the histories of some groups without new records, in one task.
+        """Continue the stored histories of some groups that have no new records, in one task.
 
         ``numbers`` has the indices of the task's groups in ``names``.
         """
@@ -215,7 +216,7 @@ class _TaskFiles:
         return [self.complete, self.incomplete] if self.is_stored else [self.complete]
 
     def finish_group(self, group: _GroupWriter) -> None:
-        """Write the remaining rows of a group, and keep its results for `close_with_results`.
+        """Write the remaining rows of one group, and remember its results until the task ends.
 
         A task processes its groups one after the other.
         """
@@ -405,9 +406,10 @@ def _bad_task(out: str, run_id: str, batches: Iterable[pa.RecordBatch]) -> Itera
 
 
 def receipts_batch(rows: list[tuple[str, str]]) -> pa.RecordBatch:
-    """Convert the results of a task to an Arrow batch with the columns ``what`` and ``text``.
+    """Convert the results of a task, such as its written files, to an Arrow batch.
 
-    ``rows`` are pairs of a kind, such as ``file``, and a JSON text.
+    ``rows`` are pairs of a kind, such as ``file``, and a JSON text. They become the columns
+    ``what`` and ``text``.
     """
     import pyarrow as pa
 

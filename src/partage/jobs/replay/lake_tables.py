@@ -71,13 +71,15 @@ class _Backend(Protocol):
     """Interface of a writer of Delta or Iceberg tables, such as a Spark session or pyiceberg."""
 
     def open_table(self, table: str) -> str | None:
-        """Create a table if it is missing, add missing columns, and return its format version."""
+        """Create a table or add missing columns to it; return the version of its row format."""
 
     def has_run(self, table: str, run_id: str) -> bool:
-        """Return whether a table already has rows of a run."""
+        """Return whether a Delta or Iceberg table already has the rows of a run of ``partage
+        replay``.
+        """
 
     def append(self, table: str, paths: Sequence[Path], run_id: str) -> None:
-        """Append the rows of Parquet files to a table, in one commit."""
+        """Append the rows of Parquet files to a Delta or Iceberg table, in one commit."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,7 @@ class LakeTables:
         self._append("runs", run)
 
     def _open_table(self, table: str, run_id: str) -> bool:
-        """Create a table, or check its version; return whether it already has rows of a run."""
+        """Create a table or check its row format; return whether it already has rows of a run."""
         with self._errors(f"{self.where}, table {table}"):
             version = self.backend.open_table(table)
             if version != str(FORMAT):

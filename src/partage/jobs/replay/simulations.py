@@ -229,7 +229,9 @@ class _UnitSimulation:
     def _simulate_each(
         self, rebalances: Iterable[SpilledRebalance], context: SimulationContext
     ) -> Iterator[RecordedRebalance]:
-        """Simulate recorded rebalances one by one, and yield each of them afterwards."""
+        """Simulate recorded rebalances one by one under all policies, and yield each one
+        afterwards.
+        """
         for rebalance, row in rebalances:
             self._simulate_rebalance(rebalance, row, context)
             yield rebalance
@@ -326,7 +328,8 @@ class _UnitSimulation:
 class _SelectedRebalances:
     """Set of the rebalances within the times that the user selected, for tests with ``in``.
 
-    All rebalances must pass through `yield_and_mark` first. Keys are (incarnation, generation).
+    All rebalances must pass through `yield_and_mark` first, which fills the set. Keys are
+    (incarnation, generation).
     """
 
     def __init__(self, selection: Selection) -> None:
@@ -355,8 +358,7 @@ class _SelectedRebalances:
 
 
 def _columns_of_verdict(verdict: Verdict) -> dict[str, Any]:
-    """Return table columns that say whether the group's strategy reproduces the recorded
-    assignment.
+    """Return table columns that say whether Partage's strategy computes the recorded assignment.
 
     ``verdict`` is the result of this comparison. The columns belong to table ``rebalances``.
     """
@@ -452,7 +454,7 @@ def _estimate_cost(history: SpilledHistory) -> int:
 def _split_history(
     history: SpilledHistory, policies: int, rebalances_per_unit: int
 ) -> list[WorkUnit]:
-    """Divide the rebalances of a large consumer group into work units for several tasks.
+    """Divide the recorded rebalances of a large consumer group into work units for several tasks.
 
     Args:
         history: the group's history.

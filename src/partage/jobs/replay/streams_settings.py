@@ -207,7 +207,8 @@ def streams_settings_rows(
 
 
 class _DescribedApplication(NamedTuple):
-    """Kafka Streams application as recorded, with the times when its clients started and stopped.
+    """Kafka Streams application as recorded, ready to be simulated with its clients' starts and
+    stops.
 
     Attributes:
         described: the application as the log shows it.
@@ -257,11 +258,10 @@ def _describe_application(
 def _select_newest_rebalances(
     rebalances: Iterable[RecordedRebalance], from_ms: int | None
 ) -> list[RecordedRebalance]:
-    """Return the newest consecutive rebalances of a Streams application with the same group
-    protocol.
+    """Return the newest consecutive rebalances in which a Streams application kept its protocol.
 
-    Rebalances without members are included, because all clients may stop for a while. ``from_ms``
-    is the time of the first rebalance to use; None for all.
+    The protocol is classic or streams. Rebalances without members are included, because all clients
+    may stop for a while. ``from_ms`` is the time of the first rebalance to use; None for all.
     """
     found: list[RecordedRebalance] = []
     for one in rebalances:
@@ -505,7 +505,7 @@ def _has_racks(application: RecordedApplication) -> bool:
 
 
 def _row_without_result(reason: str) -> dict[str, Any]:
-    """Return the output columns of a Streams group that cannot be simulated.
+    """Return the output columns for a Streams application that could not be simulated.
 
     ``reason`` is shown to the user, for example that the topology is unknown.
     """
@@ -516,9 +516,9 @@ def _row_without_result(reason: str) -> dict[str, Any]:
 def _simulate_row(
     application: SimulatedApplication, cell: SweepCell, unit: str | None
 ) -> dict[str, Any]:
-    """Simulate a Streams application under other settings, and return the result as output columns.
+    """Simulate a Streams application under one combination of settings, and return a table row.
 
-    If the settings are not applicable, the columns only have the reason.
+    If the settings are not applicable, the row only has the reason.
 
     Args:
         application: the application, with the starts and stops of its clients.

@@ -112,7 +112,7 @@ class GroupTotals:
         self.extend_span(log_position.partition, time_ms, time_ms)
 
     def extend_span(self, log_partition: int, first_ms: int, last_ms: int) -> None:
-        """Extend the time span of the consumer group's records, and add a log partition.
+        """Extend the first and last record time of the consumer group, and add a log partition.
 
         Args:
             log_partition: partition of ``__consumer_offsets`` with further records.
@@ -258,8 +258,8 @@ class SimulationTotals:
     def simulated_strategies(self) -> dict[str, list[str]]:
         """Names of the assignment strategies that were simulated for each policy in any group.
 
-        The policy `own` uses each group's recorded strategy, so it may have several. The keys are
-        "policy|kind of simulation".
+        The policy named `own` simulates each group with its recorded strategy, so it may have
+        several. The keys are "policy|kind of simulation".
         """
         found: dict[str, list[str]] = {}
         for of_group in self.strategies_of.values():
@@ -403,9 +403,9 @@ class SimulationTotals:
 def _add_verdicts(
     totals: dict[str, dict[str, int]], further_counts: Mapping[str, Mapping[str, int]]
 ) -> None:
-    """Add further numbers of compared and of equal assignments to the totals of each strategy.
+    """Add numbers of compared and of equal assignments to the totals of each strategy.
 
-    Both arguments are dicts from strategy to the two numbers; ``totals`` is changed.
+    Both arguments are dicts from strategy to these two numbers; ``totals`` is changed.
     """
     for name, counts in further_counts.items():
         totals[name] = add_sums(totals.get(name, _COUNTS), counts)
@@ -516,7 +516,7 @@ def _first_recorded_metadata_ms(results: JobResults) -> int | None:
 
 
 def _transaction_coverage(capture: Capture) -> str:
-    """Return whether the outcomes of transactions are known, as text for the summary.
+    """Return whether the log shows which transactions were committed, as text for the summary.
 
     The text is "known", or "unknown" with the reason.
     """

@@ -47,9 +47,9 @@ _Ints = NDArray[np.int64]
 
 
 class Strand(NamedTuple):
-    """Consecutive records of a log partition without a jump of timestamps by more than an hour.
+    """Consecutive records of a log partition between two jumps of their timestamps.
 
-    A strand between two jumps may have times of a wrong broker clock.
+    A jump is more than an hour. A strand between two jumps may have times of a wrong broker clock.
 
     Attributes:
         offset: offset of the first record.
@@ -384,7 +384,7 @@ class RecordTally:
         self.repeated |= other_tally.repeated  # one task has all rows of a log partition
 
     def merge_offset_ranges(self) -> None:
-        """Merge the offset ranges of each log partition into one, to save memory.
+        """Replace the offset ranges of each log partition by one range, to save memory.
 
         Records that are added later must have higher offsets.
         """

@@ -74,7 +74,7 @@ class RemoteFiles:
         return self._hadoop.Path(address)
 
     def exists(self, address: str) -> bool:
-        """Return whether there is a file or folder at an address."""
+        """Return whether a file or folder exists at an address, such as ``s3a://bucket/run``."""
         return bool(self._files.exists(self._path(address)))
 
     def is_folder(self, address: str) -> bool:
@@ -85,7 +85,7 @@ class RemoteFiles:
         return bool(self._files.getFileStatus(self._path(address)).isDirectory())
 
     def size(self, address: str) -> int:
-        """Return the size in bytes of a file, or of all files in a folder."""
+        """Return the size in bytes of a remote file, or of all files in a remote folder."""
         return int(self._files.getContentSummary(self._path(address)).getLength())
 
     def names(self, folder: str) -> list[str]:
@@ -98,13 +98,15 @@ class RemoteFiles:
         return sorted(one.getPath().getName() for one in self._files.listStatus(self._path(folder)))
 
     def download(self, address: str, local: Path) -> None:
-        """Copy a file or folder from an address to a local path, whose folder is created."""
+        """Copy a remote file or folder to a local path; the path's folder is created if
+        necessary.
+        """
         local.parent.mkdir(parents=True, exist_ok=True)
         # The last flag leaves out the checksum files that Hadoop writes locally.
         self._files.copyToLocalFile(False, self._path(address), self._path(local.as_uri()), True)
 
     def upload(self, local: Path, address: str) -> None:
-        """Copy a local file to an address; an existing file is replaced."""
+        """Copy a local file to an address in remote storage; an existing file is replaced."""
         self._files.setWriteChecksum(False)  # for file://, whose files would get .crc files
         self._files.copyFromLocalFile(False, True, self._path(local.as_uri()), self._path(address))
 
@@ -127,7 +129,9 @@ class RemoteFiles:
         context.rename(self._path(temporary), self._path(address), options)
 
     def remove(self, address: str) -> None:
-        """Remove a file, or a folder with its content; do nothing if it is missing."""
+        """Remove a remote file, or a remote folder with its content; do nothing if it is
+        missing.
+        """
         self._files.delete(self._path(address), True)
 
     def remove_empty_folder(self, address: str) -> None:
