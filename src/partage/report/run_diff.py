@@ -130,7 +130,7 @@ class GroupDiff:
 
     @property
     def verdict(self) -> str:
-        """Whether the group became better or worse: better, worse, within noise or unknown.
+        """Verdict on the change of the group: better, worse, within noise or unknown.
 
         The criterion is the time in which the group's partitions had no consumer.
         """
