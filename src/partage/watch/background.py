@@ -40,7 +40,7 @@ _Pair = tuple[str, int]
 
 
 class _PendingAssignment(NamedTuple):
-    """New assignment of a consumer group, queued until its balance is measured.
+    """New assignment of a consumer group that waits in a queue until its balance is measured.
 
     Attributes:
         generation: the group generation with its members and their partitions.

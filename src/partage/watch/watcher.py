@@ -100,7 +100,7 @@ class EventSink:
             raise self._failed(e) from None
 
     def close(self) -> None:
-        """Close the file of rebalance events.
+        """Close the file to which rebalance events are written.
 
         Standard output stays open. Errors are ignored here, because `write_event` reports them.
         """
@@ -155,10 +155,10 @@ class WatchListener(Protocol):
 
 
 class _Reset:
-    """Queue message with rebuilt histories of all consumer groups, which replace the old ones
-    (``live``).
+    """Queue message to the watcher's thread that replaces the histories of all consumer groups.
 
-    It is sent after a partition of the log was truncated.
+    It is sent after a partition of the log was truncated. ``live`` are the histories, rebuilt
+    without the truncated records.
     """
 
     def __init__(self, live: LiveGroups) -> None:
@@ -299,14 +299,15 @@ class Watcher:
     def on_batch(self, batch: LogBatch) -> None:
         """Queue a batch of records of ``__consumer_offsets`` that the capture has just read.
 
-        The next `send_queued_records` sends it to the watcher's thread.
+        `send_queued_records` later sends it to the thread that looks for rebalances.
         """
         self._batches.append(batch)
 
     def on_state(self, state: Mapping[str, Any]) -> None:
         """Queue cluster metadata (topics, partitions and racks) that the capture has just read.
 
-        The next `send_queued_records` sends it to the watcher's thread, before the queued records.
+        `send_queued_records` later sends it to the thread that looks for rebalances, before the
+        records.
         """
         self._states.append(state)
 
@@ -338,7 +339,8 @@ class Watcher:
             self._put(_Reset(live))
 
     def send_queued_records(self, remaining_offsets: int = 0, troubles: int = 0) -> None:
-        """Send all queued records to the watcher's thread, after a round of fetches.
+        """Send all queued records to the thread that looks for rebalances, after a round of
+        fetches.
 
         The call blocks while the thread's queue is full.
 
