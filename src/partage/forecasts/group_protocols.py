@@ -57,13 +57,14 @@ _REVOKE_AFTER_HEARTBEAT_MS = after_heartbeat(0.0, revokes=True).mean
 
 
 class CachedMember(NamedTuple):
-    """Immutable copy of a simulated group member between two rebalances, for a cache.
+    """Immutable copy of a simulated group member between two rebalances, from which it can be
+    restored.
 
     Attributes:
-        state: what it sent when it joined.
+        state: data that the member sent when it joined.
         owned: the partitions of its assignment (int32).
         last_owned: ``owned`` and partitions that it released and that have no new owner (int32).
-        memory: the strategy's memory of it.
+        memory: data about the member that the assignment strategy keeps between rebalances.
         target: ``owned`` as a set.
         number: key for caches: equal for members with equal ids, state and assignments.
         is_new: whether it has had no assignment yet.
@@ -97,9 +98,8 @@ class CachedAssignment(NamedTuple):
 class AssignmentCache:
     """Cache of computed assignments, which repeated simulations with equal settings share.
 
-    Such simulations have equal rebalances, so each assignment is computed once. It depends on the
-    members' ids and partitions. It does not depend on the number of the generation: except for new
-    members, all have that of the last assignment.
+    Such simulations have equal rebalances, so each assignment is computed once. The key of an
+    assignment is its members' ids and partitions.
 
     Attributes:
         problems: cache of the strategy's inputs.
@@ -242,8 +242,8 @@ class DeploymentCosts:
             self._add(stopped_ms, latency_ms)
 
     def resume_all(self, latency_ms: float) -> None:
-        """Record that all partitions without a consumer get one again, as `resume_reading` does for
-        some.
+        """Record that every partition without a consumer gets one again, and add up the time
+        without.
 
         ``latency_ms`` is the time from now until reading begins (ms).
         """
@@ -409,7 +409,7 @@ class _SimulatedGroupBase:
         raise NotImplementedError
 
     def _go_away(self, key: str, stopped: frozenset[int], expire: Callable[[str], None]) -> None:
-        """Mark a member as stopped; it remains in the group until its session times out.
+        """Mark a stopped member, and schedule its removal from the group at its session timeout.
 
         Args:
             key: instance id or pod name of the member.
@@ -651,10 +651,10 @@ class SimulatedConsumerGroup(_SimulatedGroupBase):
             self._reconcile(key)
 
     def _reconcile(self, key: str) -> None:
-        """Bring a member's partitions closer to its target assignment (reconciliation of KIP-848).
+        """Let a member revoke partitions that its target assignment lacks, then consume the new
+        ones.
 
-        The member revokes partitions first, then consumes new ones. ``key`` is its instance id or
-        pod name.
+        This is the reconciliation of KIP-848. ``key`` is the member's instance id or pod name.
         """
         # A member revokes partitions in its next ``poll``. It starts to read those partitions of
         # its target that no other member reads.

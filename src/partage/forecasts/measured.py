@@ -62,10 +62,9 @@ class MeasuredGroup:
 
 
 def check_strategy(group: str, name: str) -> str:
-    """Return the name of a group's assignment strategy if Partage implements it, else raise an
-    error.
+    """Check that Partage implements a group's assignment strategy, because forecasts run it.
 
-    Forecasts run the strategy.
+    Return the strategy's name.
 
     Args:
         group: name of the group.

@@ -81,9 +81,9 @@ _RESTART_ALL = "restart the members one by one"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One finding about a consumer group that is to migrate to another rebalance protocol.
+    """Result of one check of a consumer group before its migration to another rebalance protocol.
 
-    An example is a client library that does not support the protocol.
+    For example, a client library does not support the protocol.
 
     Attributes:
         kind: blocker, change, check or note.
@@ -279,7 +279,7 @@ def _reason_done(
 
 
 def _kind_findings(kind: str, strategy: str | None) -> list[Finding]:
-    """Return a finding that prevents a migration if the group has no ordinary consumers.
+    """Return a finding if a group cannot migrate because its members are no ordinary consumers.
 
     An example is a Kafka Connect cluster. The list is empty for a group of consumers.
 
@@ -380,7 +380,8 @@ def _strategy_findings(strategy: str | None) -> list[Finding]:
 
 
 def _mixed_group_findings(clients: Mapping[str, int], strategy: str | None) -> list[Finding]:
-    """Return a warning if the broker would reject a group with members of both protocols.
+    """Return a warning if the broker rejects a group in which some members still use the old
+    protocol.
 
     All members must then be restarted at the same time. ``clients`` counts the members by client
     library; ``strategy`` is the group's present strategy.

@@ -217,12 +217,10 @@ def _recognised_restarts(
 def _exchange_successors(
     events: Sequence[_Row], stops: _StopTimes, wait_ms: float
 ) -> Sequence[_Row]:
-    """Correct which departed member each joining member replaces, for members that share a client
-    id.
+    """Correct which departed member each joining member replaces, if members share a client id.
 
-    The events name the member that departs in the same rebalance. If this is too fast for a
-    restart, the joining member replaces the member that departed first and has no successor; the
-    two exchange their successors. Return the events with corrected names.
+    An event names the member that departs in the same rebalance. If this is too fast for a restart,
+    the joining member replaces the member that departed first instead. Return the corrected events.
 
     Args:
         events: recorded departures and joins of members.
@@ -336,13 +334,13 @@ def _stopped_ms(row: _Row, stops: _StopTimes, session_s: float) -> float | None:
 
 
 def _count_rebalances(events: Iterable[_Row], *kinds: str) -> int:
-    """Count the rebalances with at least one event of the given kinds, such as a departure."""
+    """Count the rebalances that have at least one event of the given kinds, such as a departure."""
     found = [row for row in events if row["event"] in kinds]
     return len({(row["incarnation"], row["generation"]) for row in found})
 
 
 def _usual_members(rebalances: Sequence[_Row], events_ms: Sequence[int]) -> int:
-    """Return the usual number of members of a consumer group, outside of deployments.
+    """Return the number of members that a consumer group usually has, apart from deployments.
 
     It is the largest number that the group had for at least a fifth of the time.
 

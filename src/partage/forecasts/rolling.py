@@ -154,7 +154,7 @@ class RestartTime:
 
     @property
     def median_sigma(self) -> float:
-        """Uncertainty of the median restart time, as the standard deviation of its logarithm.
+        """Standard error of the median restart time, on a logarithmic scale.
 
         It is 0 if the user gave the distribution, and large if few restarts were recorded.
         """
@@ -347,7 +347,7 @@ class RolloutForecasts(tuple[RolloutForecast, ...]):
 
 
 def _as_text(estimate: Estimate) -> str:
-    """Return an estimate as text: ``best (low to high)``, or ``best`` alone if it is certain."""
+    """Format an estimate, such as ``120 (80 to 190)``; only ``120`` if it is certain."""
     best, low, high = (
         f"{value:,.0f}" if value >= 20 or value == int(value) else f"{value:.1f}"
         for value in (estimate.best, estimate.low, estimate.high)
@@ -568,7 +568,7 @@ class _Rollout:
         self._proceed()
 
     def _proceed(self) -> None:
-        """Start new and stop old pods, as ``maxSurge`` and ``maxUnavailable`` permit."""
+        """Start new pods and stop old ones, as ``maxSurge`` and ``maxUnavailable`` permit."""
         is_changed = True
         while is_changed:
             is_changed = False

@@ -282,6 +282,8 @@ def _limiting_factor(load: GroupLoad, capacity: float, max_lag_s: float) -> str:
 def _table_sizes(partitions: int, near: int) -> Sequence[int]:
     """Return the numbers of consumers for which the forecast table has a row, ascending.
 
+    The table of a group with many partitions leaves out most numbers.
+
     Args:
         partitions: number of partitions of the group.
         near: number of consumers of interest, whose neighbours are included.
@@ -342,11 +344,10 @@ def _fewest_by_count(rate: FloatArray, capacity: float) -> int:
 
 
 class _PlanCheck:
-    """Fast check whether a number of consumers may be enough for a group.
+    """Fast test that excludes numbers of consumers that are certainly too small for a group.
 
     It computes one assignment with all consumers. If the strategy ignores present owners, it also
-    computes one without the busiest consumer. All members subscribe alike, so rebalances need not
-    be simulated.
+    computes one without the busiest consumer.
     """
 
     def __init__(
@@ -375,9 +376,9 @@ class _PlanCheck:
         return not is_full and lag_s <= self._max_lag_s
 
     def _plan(self, members: Sequence[Member]) -> tuple[FloatArray, float]:
-        """Compute an assignment to the given members and measure it.
+        """Assign all partitions to some members, and return each member's load and the longest lag.
 
-        Return the load of each member (float64[members]) and the longest lag in seconds.
+        The loads are float64[members], the lag is in seconds.
         """
         group, cluster = Group(members), self._load.cluster
         plan = registry.assign_with(self._strategy, Problem(group, cluster))
@@ -392,7 +393,7 @@ def _join(load: GroupLoad, consumers: int) -> Join:
 
 
 def _rebalance(simulation: GroupSimulation, change: Change) -> Round:
-    """Let members join or leave a simulated consumer group; return the last rebalance that follows.
+    """Let members join or leave a simulated group; return the last rebalance that this causes.
 
     Raises:
         UnsupportedProblemError: the strategy is not applicable.
