@@ -272,10 +272,10 @@ class RunCheck:
 
     @property
     def overall_status(self) -> str:
-        """The status of the whole check: violated if any group exceeds a limit, else unknown or
-        passed.
+        """Status of the whole check: violated, unknown or passed.
 
-        It is unknown if at least one result is unknown and `unknown_passes` is False.
+        It is violated if any group exceeds a limit. Otherwise it is unknown if at least one result
+        is unknown and `unknown_passes` is False.
         """
         statuses = {one.status for one in self.results}
         if VIOLATED in statuses:

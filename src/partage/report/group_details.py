@@ -360,10 +360,9 @@ class _RowsByGroup:
 
 
 def _with_costs(rebalances: pa.Table, replays: pa.Table) -> pa.Table:
-    """Add each rebalance's recorded downtime and number of moved partitions to a table of
-    rebalances.
+    """Add each rebalance's recorded downtime and moved partitions to a table of rebalances.
 
-    ``replays`` is the table that has these costs.
+    The costs are summed from table ``replays``, which also has simulated ones.
     """
     from pyarrow import compute as pc
 

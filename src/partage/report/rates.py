@@ -145,13 +145,13 @@ class GroupRates:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A published run of `partage replay`, with the hourly rates of its consumer groups.
+    """Metrics of the consumer groups in one published run, as rates per hour.
 
-    Two recordings can be compared with each other, or one with limits.
+    Rates make recordings of different length comparable, for example before and after a deployment.
 
     Attributes:
-        folder: output folder.
-        run: the run as the report reads it.
+        folder: output folder of `partage replay`.
+        run: all data of the run that the report shows.
         groups: rates of the groups with records in the log, by name.
         hours: hours between the first and the last record.
     """

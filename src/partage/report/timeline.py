@@ -512,7 +512,8 @@ def _merge_bins(cells: _Bins, span: int, columns: int) -> NDArray[np.int64]:
 
 
 def to_owned_intervals(table: pa.Table, last_ms: int) -> OwnedIntervals:
-    """Convert rows of table ``ownership`` to arrays: when which member owned which partition.
+    """Convert rows of table ``ownership`` to arrays of time intervals in which members owned
+    partitions.
 
     An interval that has not ended gets the end ``last_ms``, which is the end of the timeline.
     """
@@ -560,7 +561,8 @@ def _pair_numbers(table: pa.Table, topics: Sequence[str]) -> tuple[_Ints, int]:
 
 
 def to_unread_times(table: pa.Table, owned: OwnedIntervals) -> UnreadTimes:
-    """Convert rows of table ``unread`` to arrays: when which partition had no consumer.
+    """Convert rows of table ``unread`` to arrays of time intervals in which partitions had no
+    consumer.
 
     Partitions that no member ever owned are left out. ``owned`` are the ownership intervals of the
     same consumer group.
