@@ -350,11 +350,12 @@ class Appender:
         return bool(group["failed"]) or self._context.context_digest(group["seen"]) != group["view"]
 
     def keep_groups(self, engine: ReplayEngine, results: JobResults) -> LazyRows | None:
-        """Reuse the last run's output rows of consumer groups that have no new records.
+        """Reuse the last run's output rows of consumer groups, as far as new records cannot change
+        them.
 
-        Of replayed groups whose history is continued, rows that later records cannot change are
-        reused. If only some rows of a file can be reused, a job copies them; its result rows are
-        returned (None without such files). The groups' totals are added to ``results``.
+        All rows of groups without new records are reused. Where only some rows of a file can be
+        reused, a job copies them; its result rows are returned (None without such files). The
+        groups' totals are added to ``results``.
         """
         past = self.past
         if past is None:

@@ -152,7 +152,8 @@ class ReplayEngine(Protocol):
         """
 
     def run_job(self, job: Job, number_count: int, tasks: int, ddl: str) -> LazyRows:
-        """Run a job on the numbers 0 to ``number_count`` - 1, and return its lazy result rows.
+        """Run a function in parallel tasks on the numbers 0 to ``number_count`` - 1; return lazy
+        rows.
 
         The numbers are usually indices, for example of row ranges in input files.
 

@@ -415,10 +415,11 @@ class WorkUnit:
 
 
 def work_units(groups: Sequence[SpilledHistory], *, policies: int, cores: int) -> list[WorkUnit]:
-    """Divide the simulations of all consumer groups into independent work units, most expensive
-    first.
+    """Divide the simulations of all consumer groups into independent parts (work units) for Spark
+    tasks.
 
-    A large group is divided into several units, so that all cores end at about the same time.
+    A large group is divided into several units, so that all cores end at about the same time. The
+    most expensive units come first.
 
     Args:
         groups: positions of the groups' histories in spill files.
@@ -472,7 +473,8 @@ def _split_history(
 
 
 def pack_tasks(units: Sequence[WorkUnit], *, tasks: int) -> list[list[WorkUnit]]:
-    """Distribute work units over Spark tasks, so that all tasks take about equally long.
+    """Distribute work units (parts of a group's simulation) over Spark tasks of about equal
+    duration.
 
     Units are taken in descending order of cost, and each goes to the task with the lowest cost so
     far (longest processing time first). ``tasks`` is the maximum number of tasks.

@@ -82,12 +82,13 @@ def spill_folder(out: str | Path, run_id: str) -> Path:
 
 
 class SpilledChunk(NamedTuple):
-    """Position of some rebalances of one consumer group in a spill file (a temporary file of a
-    run).
+    """Byte range in a temporary file that contains some rebalances of one consumer group.
+
+    The simulation job reads the rebalances from there.
 
     Attributes:
         path: path of the file.
-        first: first byte.
+        first: position of the first byte.
         length: number of bytes.
         rebalances: number of rebalances.
     """

@@ -74,7 +74,7 @@ _REBALANCES_OF_BLOCK = 64
 
 
 class StoredBlock(NamedTuple):
-    """Position of some stored simulation results in a file.
+    """Byte range in a file that contains stored simulation results, which the next run reuses.
 
     Attributes:
         path: the file, relative to the output folder.
@@ -411,9 +411,9 @@ class HistoryChain:
         return len(self._digests)
 
     def add_rebalance(self, rebalance: RecordedRebalance, digest: bytes) -> None:
-        """Add the consumer group's next rebalance to the digests of its history.
+        """Extend the digests of the consumer group's history by its next rebalance.
 
-        ``digest`` is the second result of `digests_of_rebalance`.
+        ``digest`` is a digest of this rebalance: the second result of `digests_of_rebalance`.
         """
         before = self._digests[-1] if self._digests else ""
         for absence in rebalance.departures:
