@@ -250,10 +250,10 @@ class Deployment:
         return f"{self.policy.name}, {pods}{'' if self.leaves else ', killed'}"
 
     def text_beside(self, other: Deployment) -> str:
-        """Return the short description of the deployment for a table in which it is listed with
-        ``other``.
+        """Return a short description of this deployment, to tell it apart from ``other`` in a
+        table.
 
-        The session timeout is included if the two have different ones.
+        The session timeout is included if the two deployments have different ones.
         """
         if self.session_s == other.session_s:
             return self.text
