@@ -107,7 +107,8 @@ def _batch_details(
     limits: Mapping[str, _Limits],
     cover: Mapping[str, Any],
 ) -> Iterator[tuple[GroupFigures, dict[str, Any]]]:
-    """Yield the data of the page sections of a batch of consumer groups.
+    """Yield the data of some consumer groups' sections on the report page: timelines and
+    rebalances.
 
     Args:
         folder: the published run.
