@@ -98,7 +98,7 @@ class TopicSource:
 
 
 def open_topics(source: str, kafka: Mapping[str, str] | None = None) -> TopicSource:
-    """Check the input of an audit, and return it as a `TopicSource`.
+    """Check that the input of `partage audit` can be read, and describe it as a `TopicSource`.
 
     The input is a capture, Parquet files with a capture's columns, or ``kafka://host:port/a,b``.
 

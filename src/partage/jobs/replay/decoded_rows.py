@@ -49,7 +49,8 @@ __all__ = [
 
 
 class DecodedKind(IntEnum):
-    """Kinds of rows that the record-decoding job returns: group records, offset commits, errors.
+    """Kinds of result rows of the job that decodes log records: group records, offset commits,
+    errors.
 
     All kinds have the same columns, and each kind uses some of them.
     """
@@ -417,7 +418,9 @@ class _RecordBlock:
     def build_record(
         self, record_index: int, group: str, log_position: LogPosition, time_ms: int
     ) -> GroupRecord:
-        """Build one of the packed group records; it must be called with ascending indices.
+        """Restore one record of a consumer group from the packed bytes of this block.
+
+        The method must be called with ascending indices.
 
         Args:
             record_index: index of the record in this block.

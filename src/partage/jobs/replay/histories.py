@@ -186,7 +186,8 @@ def bad_records_job(decoded: LazyRows, *, out: str, run_id: str) -> LazyRows:
 
 
 class _TaskFiles:
-    """Files of one task that rebuilds histories: output tables, and input of the simulation.
+    """Output files of one task that rebuilds group histories: output tables, and input of the
+    simulation.
 
     Args:
         out: the output folder.

@@ -195,9 +195,9 @@ class TableWriters:
 
     @property
     def file_name(self) -> str:
-        """Name of the Parquet files that this writer creates.
+        """Name of the Parquet file that this writer creates in the folder of each output table.
 
-        It is the same in the folder of each table.
+        It is unique to the writing task.
         """
         return self._name
 

@@ -399,9 +399,9 @@ class WorkUnit:
 
     @property
     def is_whole_group(self) -> bool:
-        """Return whether this work unit has all rebalances and all policies of its consumer group.
+        """Return whether this one work unit contains the whole simulation of its consumer group.
 
-        If so, no other task simulates this group.
+        It then has all rebalances and all policies, so no other task simulates this group.
         """
         return bool(self.policies) and len(self.chunks) == len(self.history.chunks)
 

@@ -332,10 +332,10 @@ def close_group(
 def _sort_decoded(
     decoded: Sequence[pa.RecordBatch],
 ) -> tuple[list[pa.RecordBatch], list[TableRows]]:
-    """Sort the decoded records of one consumer group by log position.
+    """Sort the decoded records of one consumer group by log position, and separate damaged records.
 
-    Return the records and offset commits in this order, and rows of table ``bad_records`` for
-    damaged records.
+    Return records and offset commits in log order, and a row of table ``bad_records`` for each
+    damaged record.
     """
     import pyarrow as pa
     from pyarrow import compute as pc
