@@ -511,10 +511,11 @@ class CaptureWriter:
     def recorded_content(
         self, read_offsets: Mapping[int, int]
     ) -> tuple[Mapping[str, str], list[Mapping[str, Any]], Iterator[LogBatch]]:
-        """Return the broker settings, cluster states and record batches recorded so far.
+        """Return what the capture has recorded so far: broker settings, cluster states and records.
 
         Args:
-            read_offsets: base offset by log partition; parts without a later batch are skipped.
+            read_offsets: dict from log partition to an offset. Files with older records only are
+                skipped.
 
         Raises:
             InvalidCaptureError: a file is damaged.

@@ -217,16 +217,17 @@ def _add_lag_age(
     lag_now: Mapping[str, GroupLag | None],
     elapsed_s: float,
 ) -> GroupMeasurement:
-    """Add the age of its lag and the time to catch up to a consumer group's measurement.
+    """Add two times to the measurement of a consumer group: the age of its lag, and the time to
+    catch up.
 
-    The time to catch up is estimated from the lags of two measurements; it stays None if one of
-    them is unknown.
+    The age says how long ago the oldest unread record was written. The time to catch up is
+    estimated from the lags of two measurements. It is None if one of them is unknown.
 
     Args:
         measurement: the measurement of the group.
         lag_before: lag of each group at the previous measurement.
         lag_now: lag of each group now, with its age.
-        elapsed_s: seconds between the two.
+        elapsed_s: seconds between the two measurements.
     """
     from partage.watch.lag import drain_seconds
 

@@ -302,9 +302,9 @@ def commits_at_revocation(prompt: int, stops: int, *, java: bool = False) -> flo
     """Estimate the probability that a member commits when it revokes partitions, by Bayes' rule.
 
     Args:
-        prompt: number of the group's past revocations with a commit at nearly the same time.
-        stops: number of all the group's past revocations, of partitions that had commits.
-        java: whether it is a Java consumer.
+        prompt: number of past revocations in the group that had a commit at nearly the same time.
+        stops: number of past revocations in the group; only partitions with commits count.
+        java: whether the member is a Java consumer.
 
     >>> [round(commits_at_revocation(prompt, 8), 2) for prompt in (0, 1, 4)]
     [0.03, 0.2, 0.97]

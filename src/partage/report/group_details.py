@@ -184,7 +184,7 @@ class _Listed(NamedTuple):
 
 
 def _batches(folder: PublishedRun, groups: Sequence[GroupFigures]) -> Iterator[Part | None]:
-    """Yield sets of consumer groups whose tables fit in memory together; None if all groups fit."""
+    """Yield sets of groups whose tables fit in memory together, or only None if all groups fit."""
     tables = [
         name for name in ("rebalances", "ownership", "unread", "members", "replays")
         if name in folder.tables

@@ -246,10 +246,9 @@ def draw_timeline(
 
 
 def _row_count(partitions: int, budget: int) -> int:
-    """Return the number of rows of a group's timeline: one per partition, but limited for large
-    groups.
+    """Return how many rows a group's timeline has: one per partition, or fewer in a large group.
 
-    ``budget`` is the approximate maximum number of rectangles that the page may draw.
+    Each row draws rectangles, and ``budget`` limits their number on the page (approximately).
     """
     most = max(budget // _LEAST_BOXES, 4)
     return partitions if partitions <= min(MAX_ROWS, most) else min(MAX_BINNED_ROWS, most)

@@ -506,10 +506,10 @@ _METRICS = tuple(one.name for one in fields(PlanMetrics) if one.name != "load_sp
 
 
 class StoredRow(NamedTuple):
-    """A row of the output table ``replays`` in the form that is stored for the next run.
+    """A simulated rebalance, as a run stores it so that a later run with ``--append`` continues.
 
-    Values are representable in JSON. Columns that depend on later commits are stored as inputs,
-    from which `complete_row` computes them.
+    It becomes a row of the output table ``replays``. Columns that depend on offset commits of later
+    runs are stored as inputs, from which `complete_row` computes them.
 
     Attributes:
         position: position of the recorded rebalance in the group's history.

@@ -279,12 +279,12 @@ class RowBuilder:
         return assumed or bool(self.recorded.unresolved)
 
     def detection_delay_seconds(self, policy: Policy) -> Bounds:
-        """Return bounds on how long partitions of dead members wait for the eviction of these
-        members.
+        """Estimate how long partitions of dead members stayed unread before the coordinator
+        noticed.
 
-        The unit is partition-seconds (seconds summed over partitions). Until the eviction, no other
-        member consumes them. The policy's session timeout replaces the recorded ones, if it has
-        one.
+        The coordinator evicts a dead member after its session timeout: that of the policy, else the
+        recorded one. The result has a lower and an upper bound, in partition-seconds (seconds
+        summed over partitions).
         """
         total = NOTHING
         for absence in self.rebalance.departures:

@@ -288,12 +288,11 @@ class _LagrangianBound:
         return best
 
     def _cost_of_last_removal(self, excess: Floats) -> Floats:
-        """Return the cost at which each broker with too many replicas gets rid of the last excess
-        one.
+        """Return the number of bytes that each broker copies for its last necessary move away.
 
-        If a broker has n replicas too many, the result is the number of bytes that its n-th
-        cheapest move copies. It is 0 for racks and for other brokers (float64[brokers + racks]).
-        ``excess`` is n for each broker.
+        A broker that has n replicas too many must move n of them. The result is the size of the
+        n-th smallest one, for example 5 for n = 2 and replicas of 3, 5 and 9 bytes. It is 0 for
+        racks and for other brokers (float64[brokers + racks]). ``excess`` is n for each broker.
         """
         cluster = self.task.cluster
         out = np.zeros(len(excess))

@@ -526,10 +526,10 @@ class RestrictedMaster:
     def solve_again(
         self, method: int, max_bytes: float = np.inf
     ) -> tuple[Floats, float, float] | None:
-        """Solve the linear programme again after changes, within the last limits of prices.
+        """Solve the linear programme again after its columns or limits changed.
 
-        The search stops without a result once the optimum is known to exceed ``max_bytes`` bytes.
-        ``method`` is HiGHS's number of the simplex method.
+        The search stops and returns None once the optimum is known to exceed ``max_bytes`` bytes.
+        ``method`` is the simplex method (HiGHS's option ``simplex_strategy``).
         """
         bands = len(self.kind)
         self.highs.setOptionValue("objective_bound", max_bytes / self.unit)
@@ -545,7 +545,7 @@ class RestrictedMaster:
         return -dual[:bands], optimum, float(values[: 2 * bands].sum())
 
     def _run_simplex(self, method: int) -> None:
-        """Solve the linear programme from the last basis; if that stalls, by the dual simplex."""
+        """Solve the linear programme from the last solution, or with the dual simplex method."""
         self._set_method(method, _STALLED)
         self.highs.run()
         self.iterations += int(self.highs.getInfo().simplex_iteration_count)
@@ -685,8 +685,9 @@ class RestrictedMaster:
         return out
 
     def likely_sets(self, large_index: int, max_sets: int) -> list[Ints]:
-        """Return the broker sets that the last optimum favours for a large partition.
+        """Return sets of brokers that are good candidates for a large partition, the best first.
 
+        A set is good if the last solution of the linear programme puts much of the partition there.
         There are at most ``max_sets``, and all keep the rack rule; each is int64[factor],
         ascending.
         """
