@@ -87,6 +87,8 @@ def opened(engine, page_file, request) -> Iterator[SimpleNamespace]:
         )
         contexts.append(context)
         page = context.new_page()
+        # Playwright's 30 seconds are too short for a browser beside three busy processes.
+        page.set_default_timeout(120_000)
         page.on("console", lambda message: logged.append(message.text))
         page.on("pageerror", lambda error: logged.append(str(error)))
         page.on(
