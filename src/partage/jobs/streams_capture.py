@@ -634,7 +634,7 @@ def topic_sizes(folder: Path, suffix: str = "") -> TopicSizes:
                     _add_sizes(sums, rows.filter(wanted) if suffix else rows)
     except (pa.ArrowException, OSError, KeyError) as e:
         reason = str(e).splitlines()[0] if str(e) else type(e).__name__
-        raise InvalidCaptureError(f"{path}: cannot be read ({reason})") from None
+        raise InvalidCaptureError(f"{path}: cannot be read ({reason}); record it again") from None
     found = {}
     for place, (records, size, first_ms, last_ms, end) in sums.items():
         rate = records * 1_000 / (last_ms - first_ms) if last_ms > first_ms else 0.0

@@ -477,15 +477,14 @@ def reliability_sentences(run: RunFigures) -> str:
         )
     if run.downtime_estimate is not None:
         parts.append(
-            f"Ranges aim at 80{_HARD}% of cases. In recordings with known downtime they held for "
-            "8 of 10 rebalances, but only for 6 of 10 groups: a group's range is too narrow."
+            f"A range should contain the true value in 80{_HARD}% of cases. In recordings with "
+            "known downtime it did so for 8 of 10 rebalances, but only for 6 of 10 groups."
         )
     if run.back_tests:
         agreed = sum(one.agrees_with_recording for one in run.back_tests)
         parts.append(
-            "Back-test: groups changed their settings "
-            f"{plural(len(run.back_tests), 'time')} in the log; the simulation predicts the "
-            f"downtime correctly for {count(agreed)} of these changes."
+            f"Back-test: the simulation predicts the downtime correctly for {count(agreed)} of "
+            f"{plural(len(run.back_tests), 'recorded change')} of settings."
         )
     return " ".join(parts)
 

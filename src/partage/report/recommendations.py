@@ -283,7 +283,7 @@ def _format_gain(group: GroupFigures, advice: Advice) -> tuple[float, str]:
     The gain is 0 if it is unknown; the text then says so.
     """
     if advice.rule == "as-it-is":
-        return 0.0, _NONE if advice.title == KEEP_TITLE else f"settings: {_NONE}"
+        return 0.0, _NONE if advice.title == KEEP_TITLE else "no measurable gain from settings"
     if advice.saves is not None:
         return advice.saves.best, ""
     mean = _mean_gain(group, advice)

@@ -84,7 +84,7 @@ def test_a_gain_within_the_simulations_error_is_no_measurable_difference() -> No
     tried = {f.policy: f for f in others} | dict(uncertain.figures)
     group = paged(figures=tried, traits=Traits(), error=400.0)
     (only,) = recommendations_for(group)
-    assert (only.gain_text, only.confidence) == ("settings: no measurable difference", "")
+    assert (only.gain_text, only.confidence) == ("no measurable gain from settings", "")
 
 
 def test_no_change_promises_more_than_the_downtime_or_the_best_settings() -> None:
